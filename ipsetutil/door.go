@@ -1,0 +1,38 @@
+package ipsetutil
+
+import "context"
+
+// Change adds or deletes one member. Adding a member that is there with another
+// mark replaces the mark; adding an equal one is no error. Deleting one that is
+// missing gives fs.ErrNotExist.
+type Change struct {
+	Delete bool
+	Member Member
+	Mark   uint32 // of sets with Marks; zero otherwise
+}
+
+// String returns "add KUBE-CLUSTER-IP 10.96.0.1,tcp:443".
+func (c Change) String() string {
+	if c.Delete {
+		return "delete " + c.Member.String()
+	}
+	return "add " + c.Member.String()
+}
+
+// Sets is the door to the ipsets of one network namespace. Changes are done in
+// order; each is on its own. Do returns nil when all succeeded, else one error (or
+// nil) a change, in order. Changes of a set that is missing give fs.ErrNotExist;
+// a full set gives ErrFull.
+type Sets interface {
+	// Create makes a set that is missing; one that is there with the same
+	// parameters is left alone (hash size may differ), one with other type,
+	// family, maxelem or extensions gives ErrMismatch.
+	Create(ctx context.Context, set Set) error
+	// Names lists all sets of the namespace, also foreign ones, in one request.
+	Names(ctx context.Context) ([]string, error)
+	Do(ctx context.Context, changes []Change) []error
+	// Members lists one set: entry to mark (zero where the set has no marks).
+	Members(ctx context.Context, set string) (map[Entry]uint32, error)
+	// Destroy removes a set; a missing one is no error, one that a rule uses gives ErrBusy.
+	Destroy(ctx context.Context, set string) error
+}
