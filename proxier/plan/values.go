@@ -80,6 +80,8 @@ type Endpoint struct {
 type Node struct {
 	Name string
 	Zone string // label topology.kubernetes.io/zone; empty: hints of zones are ignored
+	// IPs are the Node's own addresses, the primary first, at most one a family.
+	IPs []netip.Addr
 	// Addrs are all addresses of the host's devices but kube-ipvs0. An external
 	// address among them is served per port and neither bound nor captured.
 	Addrs []netip.Addr
@@ -94,9 +96,6 @@ type Config struct {
 	// BindExternal binds external addresses to kube-ipvs0, as kube-proxy does,
 	// instead of capturing them for each port.
 	BindExternal bool
-	// MarkServers turns on the local short circuit of externalTrafficPolicy Local.
-	// It needs a detector of local traffic or node processes; it is on by default.
-	NoShortCircuit bool
 }
 
 // PortKey names one port of a Service in one family.

@@ -1,0 +1,136 @@
+package ledger
+
+import (
+	"iter"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"kube-ipvs-proxy/ipsetutil"
+	"kube-ipvs-proxy/ipvsutil"
+	"kube-ipvs-proxy/proxier/plan"
+)
+
+// Server returns the desired server of a key.
+func (l *Ledger) Server(key ipvsutil.Key) (Server, bool) {
+	s, ok := l.servers[key]
+	return s, ok
+}
+
+// Servers ranges over all desired servers, in no order.
+func (l *Ledger) Servers() iter.Seq2[ipvsutil.Key, Server] { return maps.All(l.servers) }
+
+// Member tells whether a member is desired, and its mark.
+func (l *Ledger) Member(m ipsetutil.Member) (mark uint32, ok bool) {
+	h, ok := l.members[m]
+	return h.mark, ok
+}
+
+// Members ranges over all desired members and their marks, in no order.
+func (l *Ledger) Members() iter.Seq2[ipsetutil.Member, uint32] {
+	return func(yield func(ipsetutil.Member, uint32) bool) {
+		for m, h := range l.members {
+			if !yield(m, h.mark) {
+				return
+			}
+		}
+	}
+}
+
+// Bound tells whether an address is wanted on the device.
+func (l *Ledger) Bound(a netip.Addr) bool { return l.bound[a] > 0 }
+
+// BoundAddrs ranges over all addresses wanted on the device, in no order.
+func (l *Ledger) BoundAddrs() iter.Seq[netip.Addr] { return maps.Keys(l.bound) }
+
+// Captured tells whether an address is wanted in the capture table.
+func (l *Ledger) Captured(a netip.Addr) bool { return l.captured[a] > 0 }
+
+// CapturedAddrs ranges over all addresses wanted in the capture table, in no order.
+func (l *Ledger) CapturedAddrs() iter.Seq[netip.Addr] { return maps.Keys(l.captured) }
+
+// All returns every desired key.
+func (l *Ledger) All() Touched {
+	t := Touched{
+		Servers: map[ipvsutil.Key]struct{}{}, Members: map[ipsetutil.Member]struct{}{},
+		Bound: map[netip.Addr]struct{}{}, Captured: map[netip.Addr]struct{}{},
+	}
+	for key := range l.servers {
+		t.Servers[key] = struct{}{}
+	}
+	for m := range l.members {
+		t.Members[m] = struct{}{}
+	}
+	for a := range l.bound {
+		t.Bound[a] = struct{}{}
+	}
+	for a := range l.captured {
+		t.Captured[a] = struct{}{}
+	}
+	return t
+}
+
+// HealthChecks returns the health checks of all Services that have one.
+func (l *Ledger) HealthChecks() map[plan.ServiceName]plan.HealthCheck {
+	checks := map[plan.ServiceName]plan.HealthCheck{}
+	for name, c := range l.claims {
+		if c.HealthCheck.Port != 0 {
+			checks[name] = c.HealthCheck
+		}
+	}
+	return checks
+}
+
+// Names returns the Services that claim something, sorted.
+func (l *Ledger) Names() []plan.ServiceName {
+	return slices.SortedFunc(maps.Keys(l.claims), func(a, b plan.ServiceName) int {
+		return strings.Compare(a.String(), b.String())
+	})
+}
+
+// Conflict is a frontend that several Services claim. Losers are sorted in the
+// order in which they would take over.
+type Conflict struct {
+	Key    ipvsutil.Key
+	Winner plan.ServiceName
+	Losers []plan.ServiceName
+}
+
+// Conflicts returns all conflicts, sorted by key.
+func (l *Ledger) Conflicts() []Conflict {
+	var conflicts []Conflict
+	for key := range l.contested {
+		contest := l.contests[key]
+		c := Conflict{Key: key, Winner: contest[0].owner.Name}
+		for _, loser := range contest[1:] {
+			c.Losers = append(c.Losers, loser.owner.Name)
+		}
+		conflicts = append(conflicts, c)
+	}
+	slices.SortFunc(conflicts, func(a, b Conflict) int { return a.Key.Compare(b.Key) })
+	return conflicts
+}
+
+// Dump returns the desired state in sorted lines, the language that the doubles
+// and the kernel speak too.
+func (l *Ledger) Dump() string {
+	var lines []string
+	for _, s := range l.servers {
+		lines = append(lines, s.VirtualServer.String())
+		for _, r := range s.RealServers {
+			lines = append(lines, "rs "+s.Key.String()+" "+r.String())
+		}
+	}
+	for m := range l.members {
+		lines = append(lines, "set "+m.String())
+	}
+	for a := range l.bound {
+		lines = append(lines, "addr "+a.String())
+	}
+	for a := range l.captured {
+		lines = append(lines, "route "+a.String())
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n") + "\n"
+}

@@ -1,0 +1,277 @@
+// Package ledger records what all Services claim together: who owns which
+// frontend, who else wants it, and which desired values a change has touched. It
+// is pure, like the plan that feeds it.
+package ledger
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"time"
+
+	"kube-ipvs-proxy/ipsetutil"
+	"kube-ipvs-proxy/ipvsutil"
+	"kube-ipvs-proxy/proxier/plan"
+)
+
+// Owner is a Service as far as a conflict needs it. Of two owners of one frontend
+// the older has it; the name breaks a tie. The zero Owner is the node itself.
+type Owner struct {
+	Name    plan.ServiceName
+	Created time.Time
+}
+
+// compare sorts the owner that wins first.
+func (o Owner) compare(p Owner) int {
+	return cmp.Or(
+		o.Created.Compare(p.Created),
+		cmp.Compare(o.Name.Namespace, p.Name.Namespace),
+		cmp.Compare(o.Name.Name, p.Name.Name),
+	)
+}
+
+// Server is a virtual server with its real servers, as desired.
+type Server struct {
+	ipvsutil.VirtualServer
+	// RealServers are sorted by address.
+	RealServers []ipvsutil.RealServer
+	// Owner is the Service that has the server.
+	Owner plan.ServiceName
+}
+
+func (s Server) equal(o Server) bool {
+	return s.VirtualServer == o.VirtualServer && slices.Equal(s.RealServers, o.RealServers)
+}
+
+// Ledger holds the claims of all owners. It is not safe for concurrent use.
+type Ledger struct {
+	claims   map[plan.ServiceName]claims
+	contests map[ipvsutil.Key][]claimant
+	// contested holds the keys with more than one claimant.
+	contested map[ipvsutil.Key]bool
+	servers   map[ipvsutil.Key]Server
+	members   map[ipsetutil.Member]holding
+	bound     map[netip.Addr]int
+	captured  map[netip.Addr]int
+	marks     *marks
+}
+
+type claims struct {
+	owner Owner
+	plan.Claims
+}
+
+// claimant is one owner's claim of a frontend; the first of a contest wins. mark is
+// that of its short circuit when the claim was made, zero for none.
+type claimant struct {
+	owner    Owner
+	frontend plan.Frontend
+	mark     uint32
+}
+
+// holding counts who wants a member. Only members of the short circuit have a
+// mark, and those have one holder: the owner of the frontend.
+type holding struct {
+	holders int
+	mark    uint32
+}
+
+// New returns an empty ledger. markShift and markBits say where in the firewall
+// mark the index of a short circuit stands; zero bits turn the short circuit off.
+func New(markShift, markBits uint8) *Ledger {
+	return &Ledger{
+		claims:    map[plan.ServiceName]claims{},
+		contests:  map[ipvsutil.Key][]claimant{},
+		contested: map[ipvsutil.Key]bool{},
+		servers:   map[ipvsutil.Key]Server{},
+		members:   map[ipsetutil.Member]holding{},
+		bound:     map[netip.Addr]int{},
+		captured:  map[netip.Addr]int{},
+		marks:     newMarks(markShift, markBits),
+	}
+}
+
+// Replace records what an owner claims now, in place of what it claimed before,
+// and returns the keys whose desired value became another one.
+func (l *Ledger) Replace(owner Owner, now plan.Claims) Touched {
+	t := newTracker(l)
+	before := l.claims[owner.Name]
+	l.assignMarks(owner, now)
+	l.enterFrontends(t, owner, before, now)
+	l.enterShortCircuits(t, owner, before.ShortCircuits, now.ShortCircuits)
+	count(l.bound, t.bound, now.Bound, before.Bound)
+	count(l.captured, t.captured, now.Captured, before.Captured)
+	for _, m := range now.Members {
+		l.hold(t, m, 0)
+	}
+	for _, m := range before.Members {
+		l.release(t, m)
+	}
+	if isNothing(now) {
+		delete(l.claims, owner.Name)
+	} else {
+		l.claims[owner.Name] = claims{owner, now}
+	}
+	return t.touched()
+}
+
+// Remove is Replace by nothing.
+func (l *Ledger) Remove(name plan.ServiceName) Touched {
+	return l.Replace(Owner{Name: name, Created: l.claims[name].owner.Created}, plan.Claims{})
+}
+
+func isNothing(c plan.Claims) bool {
+	return len(c.Frontends) == 0 && len(c.Members) == 0 && len(c.Bound) == 0 &&
+		len(c.Captured) == 0 && c.HealthCheck.Port == 0
+}
+
+// enterFrontends replaces the owner's claims of frontends and settles each contest anew.
+func (l *Ledger) enterFrontends(t *tracker, owner Owner, before claims, now plan.Claims) {
+	kept := make(map[ipvsutil.Key]bool, len(now.Frontends))
+	for _, f := range now.Frontends {
+		kept[f.Server.Key] = true
+		claim := claimant{owner: owner, frontend: f}
+		if f.ShortCircuit {
+			claim.mark = l.marks.of(markOwner{owner.Name, f.Port})
+		}
+		l.contest(t, f.Server.Key, owner.Name, &claim)
+	}
+	for _, f := range before.Frontends {
+		if !kept[f.Server.Key] {
+			l.contest(t, f.Server.Key, owner.Name, nil)
+		}
+	}
+}
+
+// contest replaces one owner's claim of a key (nil: takes it back). The winner's
+// entries come in before those of the one before go, so that what both want stays.
+func (l *Ledger) contest(t *tracker, key ipvsutil.Key, name plan.ServiceName, claim *claimant) {
+	t.server(key)
+	old := l.contests[key]
+	now := make([]claimant, 0, len(old)+1)
+	for _, c := range old {
+		if c.owner.Name != name {
+			now = append(now, c)
+		}
+	}
+	if claim != nil {
+		now = append(now, *claim)
+		slices.SortFunc(now, func(a, b claimant) int { return a.owner.compare(b.owner) })
+	}
+	if len(now) > 0 {
+		winner := now[0]
+		l.enter(t, winner)
+		l.contests[key] = now
+	} else {
+		delete(l.contests, key)
+		delete(l.servers, key)
+	}
+	if len(old) > 0 {
+		l.leave(t, old[0])
+	}
+	if len(now) > 1 {
+		l.contested[key] = true
+	} else {
+		delete(l.contested, key)
+	}
+}
+
+func (l *Ledger) enter(t *tracker, c claimant) {
+	key := c.frontend.Server.Key
+	l.servers[key] = Server{c.frontend.Server, c.frontend.RealServers, c.owner.Name}
+	for _, m := range c.frontend.Members {
+		l.hold(t, m, 0)
+	}
+	if c.mark != 0 {
+		l.hold(t, c.shortCircuit(), c.mark)
+	}
+}
+
+func (l *Ledger) leave(t *tracker, c claimant) {
+	for _, m := range c.frontend.Members {
+		l.release(t, m)
+	}
+	if c.mark != 0 {
+		l.release(t, c.shortCircuit())
+	}
+}
+
+// shortCircuit is the entry that leads clients on this node to the claimant's
+// firewall-mark server.
+func (c claimant) shortCircuit() ipsetutil.Member {
+	return plan.MemberOf(ipsetutil.ShortCircuit, c.frontend.Server.Key)
+}
+
+// assignMarks gives each short circuit its mark before any frontend refers to it.
+func (l *Ledger) assignMarks(owner Owner, now plan.Claims) {
+	for _, s := range now.ShortCircuits {
+		var entries []ipsetutil.Entry
+		for _, f := range now.Frontends {
+			if f.ShortCircuit && f.Port == s.Port {
+				entries = append(entries, plan.MemberOf(ipsetutil.ShortCircuit, f.Server.Key).Entry)
+			}
+		}
+		l.marks.assign(markOwner{owner.Name, s.Port}, entries)
+	}
+}
+
+// enterShortCircuits records the firewall-mark servers, and takes back the marks
+// of those that ended.
+func (l *Ledger) enterShortCircuits(t *tracker, owner Owner, before, now []plan.ShortCircuit) {
+	kept := make(map[plan.PortKey]bool, len(now))
+	for _, s := range now {
+		kept[s.Port] = true
+		mark := l.marks.of(markOwner{owner.Name, s.Port})
+		if mark == 0 {
+			continue
+		}
+		s.Server.Key = ipvsutil.MarkKey(mark, s.Port.IPv6)
+		t.server(s.Server.Key)
+		l.servers[s.Server.Key] = Server{s.Server, s.RealServers, owner.Name}
+	}
+	for _, s := range before {
+		if kept[s.Port] {
+			continue
+		}
+		if mark := l.marks.free(markOwner{owner.Name, s.Port}); mark != 0 {
+			key := ipvsutil.MarkKey(mark, s.Port.IPv6)
+			t.server(key)
+			delete(l.servers, key)
+		}
+	}
+}
+
+func (l *Ledger) hold(t *tracker, m ipsetutil.Member, mark uint32) {
+	t.member(m)
+	h := l.members[m]
+	h.holders++
+	if mark != 0 {
+		h.mark = mark
+	}
+	l.members[m] = h
+}
+
+func (l *Ledger) release(t *tracker, m ipsetutil.Member) {
+	t.member(m)
+	h := l.members[m]
+	h.holders--
+	if h.holders <= 0 {
+		delete(l.members, m)
+		return
+	}
+	l.members[m] = h
+}
+
+// count adds one holder for each address wanted now, then takes away those of before.
+func count(holders map[netip.Addr]int, touch map[netip.Addr]bool, now, before []netip.Addr) {
+	for _, a := range now {
+		note(touch, a, holders[a] > 0)
+		holders[a]++
+	}
+	for _, a := range before {
+		note(touch, a, holders[a] > 0)
+		if holders[a]--; holders[a] <= 0 {
+			delete(holders, a)
+		}
+	}
+}

@@ -1,0 +1,118 @@
+package ledger
+
+import (
+	"kube-ipvs-proxy/ipsetutil"
+	"kube-ipvs-proxy/proxier/plan"
+)
+
+// markOwner names one short circuit: a port of a Service in one family.
+type markOwner struct {
+	service plan.ServiceName
+	port    plan.PortKey
+}
+
+// marks gives each short circuit an index in the firewall mark; IPv4 and IPv6 have
+// numbers of their own. Index zero is never given.
+type marks struct {
+	shift, bits uint8
+	given       map[markOwner]uint32
+	families    [2]numbers
+}
+
+type numbers struct {
+	used map[uint32]bool
+	next uint32
+	// adopted are marks that the kernel has already, by the entry that bears them:
+	// kept for their frontends until the first plan is complete.
+	adopted  map[ipsetutil.Entry]uint32
+	reserved map[uint32]bool
+}
+
+func newMarks(shift, bits uint8) *marks {
+	m := &marks{shift: shift, bits: bits, given: map[markOwner]uint32{}}
+	for i := range m.families {
+		m.families[i] = numbers{
+			used: map[uint32]bool{}, next: 1,
+			adopted: map[ipsetutil.Entry]uint32{}, reserved: map[uint32]bool{},
+		}
+	}
+	return m
+}
+
+func (m *marks) family(ipv6 bool) *numbers {
+	if ipv6 {
+		return &m.families[1]
+	}
+	return &m.families[0]
+}
+
+// of returns the mark of a short circuit, or zero when it has none.
+func (m *marks) of(owner markOwner) uint32 { return m.given[owner] }
+
+// assign gives a mark to a short circuit that has none: the one that the kernel
+// has for one of its entries, so that a restart changes nothing, or a free one.
+// When all are taken it has none, and its frontends serve local endpoints only.
+func (m *marks) assign(owner markOwner, entries []ipsetutil.Entry) {
+	if m.given[owner] != 0 || m.bits == 0 {
+		return
+	}
+	n := m.family(owner.port.IPv6)
+	for _, e := range entries {
+		if mark := n.adopted[e]; mark != 0 && !n.used[mark] {
+			m.give(owner, n, mark)
+			return
+		}
+	}
+	limit := uint32(1) << m.bits
+	for range limit {
+		mark := n.next << m.shift
+		if n.next++; n.next >= limit {
+			n.next = 1
+		}
+		if !n.used[mark] && !n.reserved[mark] {
+			m.give(owner, n, mark)
+			return
+		}
+	}
+}
+
+func (m *marks) give(owner markOwner, n *numbers, mark uint32) {
+	m.given[owner] = mark
+	n.used[mark] = true
+}
+
+// free takes a mark back and returns it, or zero when there was none.
+func (m *marks) free(owner markOwner) uint32 {
+	mark := m.given[owner]
+	if mark != 0 {
+		delete(m.given, owner)
+		delete(m.family(owner.port.IPv6).used, mark)
+	}
+	return mark
+}
+
+// valid tells a mark that this layout could have given.
+func (m *marks) valid(mark uint32) bool {
+	index := mark >> m.shift
+	return index != 0 && index < 1<<m.bits && index<<m.shift == mark
+}
+
+// AdoptMarks tells the ledger which marks the kernel has, by entry of the
+// short-circuit set of one family. Call it before the first Replace.
+func (l *Ledger) AdoptMarks(ipv6 bool, entries map[ipsetutil.Entry]uint32) {
+	n := l.marks.family(ipv6)
+	for e, mark := range entries {
+		if l.marks.valid(mark) {
+			n.adopted[e] = mark
+			n.reserved[mark] = true
+		}
+	}
+}
+
+// ForgetAdopted ends the reservation of adopted marks, once every Service was planned.
+func (l *Ledger) ForgetAdopted() {
+	for i := range l.marks.families {
+		n := &l.marks.families[i]
+		n.adopted, n.reserved = map[ipsetutil.Entry]uint32{}, map[uint32]bool{}
+	}
+}

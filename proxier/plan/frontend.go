@@ -1,0 +1,229 @@
+package plan
+
+import (
+	"net/netip"
+
+	"kube-ipvs-proxy/ipsetutil"
+	"kube-ipvs-proxy/ipvsutil"
+)
+
+// internal claims the frontend on the ClusterIP. With internalTrafficPolicy Local
+// it serves endpoints on this node only, and drops where there is none but others
+// exist elsewhere (KEP-2086).
+func (b *builder) internal(addr netip.Addr, port Port, chosen selection) {
+	key := keyOf(addr, port.Port, port.Protocol)
+	members := []ipsetutil.Member{MemberOf(ipsetutil.ClusterIP, key)}
+	servers := chosen.cluster
+	if b.service.InternalLocal {
+		servers = chosen.local
+		if len(servers) == 0 && chosen.any {
+			members = append(members, MemberOf(ipsetutil.DropAll, key))
+		}
+	}
+	b.add(Frontend{
+		Server: b.server(key), RealServers: servers,
+		Members: append(members, refusal(key, chosen)...),
+	})
+}
+
+// membersOf returns the entries that one kind of external frontend has in the sets.
+type membersOf func(b *builder, key ipvsutil.Key) []ipsetutil.Member
+
+// frontend claims one external frontend. With externalTrafficPolicy Local clients
+// from outside reach endpoints on this node only, and are dropped where there is
+// none; clients on this node take the short circuit to all endpoints.
+func (b *builder) frontend(addr netip.Addr, number uint16, port Port, chosen selection, of membersOf) {
+	key := keyOf(addr, number, port.Protocol)
+	f := Frontend{
+		Server: b.server(key), RealServers: chosen.cluster,
+		Members: append(of(b, key), refusal(key, chosen)...),
+		Port:    PortKey{Name: port.Name, Protocol: port.Protocol, IPv6: addr.Is6()},
+	}
+	if b.captured(addr) {
+		f.Members = append(f.Members, MemberOf(ipsetutil.Capture, key))
+	}
+	if b.externalLocal() {
+		f.RealServers = chosen.local
+		f.ShortCircuit = len(chosen.cluster) > 0
+		if len(chosen.local) == 0 && chosen.any {
+			f.Members = append(f.Members, MemberOf(ipsetutil.DropOutside, key))
+		}
+	}
+	b.add(f)
+}
+
+// add keeps one frontend a key: an address that the Service names twice (as
+// externalIP and by its load balancer) has the entries of both.
+func (b *builder) add(f Frontend) {
+	if i, ok := b.frontends[f.Server.Key]; ok {
+		have := &b.claims.Frontends[i]
+		for _, m := range f.Members {
+			have.Members = appendNew(have.Members, m)
+		}
+		return
+	}
+	b.frontends[f.Server.Key] = len(b.claims.Frontends)
+	b.claims.Frontends = append(b.claims.Frontends, f)
+}
+
+// refusal is the entry that has new connections refused at once while no endpoint
+// anywhere can serve.
+func refusal(key ipvsutil.Key, chosen selection) []ipsetutil.Member {
+	if chosen.any {
+		return nil
+	}
+	return []ipsetutil.Member{MemberOf(ipsetutil.Refuse, key)}
+}
+
+func externalIPMembers(b *builder, key ipvsutil.Key) []ipsetutil.Member {
+	if b.externalLocal() {
+		return []ipsetutil.Member{MemberOf(ipsetutil.ExternalIPLocal, key)}
+	}
+	return []ipsetutil.Member{MemberOf(ipsetutil.ExternalIP, key)}
+}
+
+func loadBalancerMembers(b *builder, key ipvsutil.Key) []ipsetutil.Member {
+	members := []ipsetutil.Member{MemberOf(ipsetutil.LoadBalancer, key)}
+	if b.externalLocal() {
+		members = append(members, MemberOf(ipsetutil.LoadBalancerLocal, key))
+	}
+	return append(members, b.sourceRanges(key)...)
+}
+
+// sourceRanges are the entries that let only spec.loadBalancerSourceRanges in. A
+// range of length zero, or none of the family, lets everyone of the family in.
+func (b *builder) sourceRanges(key ipvsutil.Key) []ipsetutil.Member {
+	ipv6 := key.IsIPv6()
+	var members []ipsetutil.Member
+	for _, r := range b.service.SourceRanges {
+		if r.Addr().Is6() != ipv6 {
+			continue
+		}
+		if r.Bits() == 0 {
+			return nil
+		}
+		m := MemberOf(ipsetutil.LoadBalancerSourceCIDR, key)
+		m.Entry.Source = r
+		members = appendNew(members, m)
+		if b.rangeHoldsNode(r) {
+			// A process on the node may have the address itself as its source.
+			m := MemberOf(ipsetutil.LoadBalancerSourceIP, key)
+			m.Entry.Source = netip.PrefixFrom(m.Entry.Addr, m.Entry.Addr.BitLen())
+			members = appendNew(members, m)
+		}
+	}
+	if len(members) > 0 {
+		members = append(members, MemberOf(ipsetutil.LoadBalancerFW, key))
+	}
+	return members
+}
+
+func (b *builder) rangeHoldsNode(r netip.Prefix) bool {
+	for _, ip := range b.node.IPs {
+		if r.Contains(ip) {
+			return true
+		}
+	}
+	return false
+}
+
+func nodePortMembers(b *builder, key ipvsutil.Key) []ipsetutil.Member {
+	var all, local ipsetutil.Kind
+	switch key.Protocol {
+	case ipvsutil.TCP:
+		all, local = ipsetutil.NodePortTCP, ipsetutil.NodePortLocalTCP
+	case ipvsutil.UDP:
+		all, local = ipsetutil.NodePortUDP, ipsetutil.NodePortLocalUDP
+	default:
+		all, local = ipsetutil.NodePortSCTP, ipsetutil.NodePortLocalSCTP
+	}
+	members := []ipsetutil.Member{MemberOf(all, key)}
+	if b.externalLocal() {
+		members = append(members, MemberOf(local, key))
+	}
+	return members
+}
+
+// healthCheck claims the health-check port of a load balancer with
+// externalTrafficPolicy Local (KEP-1514). The agent answers it on the node's own
+// addresses; on a captured load-balancer address, which the node does not own, a
+// virtual server leads there.
+func (b *builder) healthCheck(endpoints []Endpoint) {
+	s := b.service
+	if s.HealthCheckNodePort == 0 || s.Type != LoadBalancer || !s.ExternalLocal {
+		return
+	}
+	b.claims.HealthCheck = HealthCheck{
+		Port:       s.HealthCheckNodePort,
+		LocalReady: localReadyAddrs(endpoints, b.node),
+	}
+	for _, ipv6 := range []bool{false, true} {
+		b.member(ipsetutil.Member{
+			Set:   ipsetutil.HealthCheckNodePort.Name(ipv6),
+			Entry: ipsetutil.Entry{Port: s.HealthCheckNodePort},
+		})
+	}
+	for _, addr := range s.LoadBalancerIPs {
+		own := familyOf(b.node.IPs, addr.Is6())
+		if !b.captured(addr) || len(own) == 0 {
+			continue
+		}
+		key := keyOf(addr, s.HealthCheckNodePort, ipvsutil.TCP)
+		b.add(Frontend{
+			Server: ipvsutil.VirtualServer{Key: key, Scheduler: b.scheduler()},
+			RealServers: []ipvsutil.RealServer{
+				{Addr: netip.AddrPortFrom(own[0], s.HealthCheckNodePort), Weight: 1},
+			},
+			Members: []ipsetutil.Member{MemberOf(ipsetutil.Capture, key)},
+		})
+	}
+}
+
+// shortCircuit is the firewall-mark server with all endpoints. It is never
+// persistent: the kernel would then keep the client's destination port (ip_vs_core.c,
+// ip_vs_sched_persist); mh keeps a client at one real server instead.
+func (b *builder) shortCircuit(port Port, ipv6 bool, chosen selection) ShortCircuit {
+	server := ipvsutil.VirtualServer{Scheduler: b.scheduler(), Flags: b.flags()}
+	if b.service.Persistence != 0 {
+		server.Scheduler, server.Flags = "mh", 0
+	}
+	return ShortCircuit{
+		Port:        PortKey{Name: port.Name, Protocol: port.Protocol, IPv6: ipv6},
+		Server:      server,
+		RealServers: chosen.cluster,
+	}
+}
+
+func (b *builder) server(key ipvsutil.Key) ipvsutil.VirtualServer {
+	return ipvsutil.VirtualServer{
+		Key: key, Scheduler: b.scheduler(), Flags: b.flags(), Persistence: b.service.Persistence,
+	}
+}
+
+func (b *builder) scheduler() string {
+	if b.config.Scheduler == "" {
+		return "rr"
+	}
+	return b.config.Scheduler
+}
+
+// flags: kube-proxy has mh hash the source port too, so that the connections of
+// one client spread.
+func (b *builder) flags() ipvsutil.Flags {
+	if b.scheduler() == "mh" {
+		return ipvsutil.FlagSched2
+	}
+	return 0
+}
+
+// MemberOf is the entry of a frontend in the set of a kind: its port for a
+// bitmap:port, else address, protocol and port.
+func MemberOf(kind ipsetutil.Kind, key ipvsutil.Key) ipsetutil.Member {
+	set := kind.For(key.IsIPv6())
+	if set.Type == ipsetutil.BitmapPort {
+		return ipsetutil.Member{Set: set.Name, Entry: ipsetutil.Entry{Port: key.Addr.Port()}}
+	}
+	return ipsetutil.Member{Set: set.Name, Entry: ipsetutil.Entry{
+		Addr: key.Addr.Addr(), Protocol: uint8(key.Protocol), Port: key.Addr.Port(),
+	}}
+}
