@@ -56,51 +56,42 @@ func runHost(j job, o options) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	r, w, err := os.Pipe()
-	if err != nil {
-		return outcome{}, err
-	}
-	defer func() { _ = r.Close() }()
 	cmd := exec.Command("/proc/self/exe")
-	cmd.Args = []string{insideName}
-	cmd.ExtraFiles = []*os.File{r}
+	cmd.Args = []string{insideName, string(text)}
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWUTS,
 		Pdeathsig:  syscall.SIGKILL,
-		Setpgid:    true,
+		Setpgid:    true, // Ctrl-C reaches us alone, and we say what it did
 	}
 	if err := cmd.Start(); err != nil {
-		return outcome{}, errors.Join(fmt.Errorf("namespaces: %w", err), w.Close())
-	}
-	_, werr := w.Write(text)
-	if err := errors.Join(werr, w.Close()); err != nil {
-		werr = fmt.Errorf("job: %w", err) // the child reads a broken job and says so as well
+		return outcome{}, fmt.Errorf("namespaces: %w", err)
 	}
 	ends := make(chan ending, 1)
-	started := make(chan struct{}, 1)
-	started <- struct{}{}
+	gone, started := make(chan struct{}), make(chan struct{})
+	close(started) // nothing boots
 	go func() {
+		defer close(gone)
 		err := cmd.Wait()
 		if code := cmd.ProcessState.ExitCode(); code >= 0 {
-			ends <- ending{outcome{code: code}, werr}
+			ends <- ending{outcome: outcome{code: code}}
 			return
 		}
-		ends <- ending{outcome{}, fmt.Errorf("first process: %w", err)}
+		ends <- ending{err: fmt.Errorf("first process: %w", err)}
 	}()
 	out, err := await(ends, started, o.timeout)
 	_ = cmd.Process.Kill()
+	<-gone
 	return out, err
 }
 
 // runNamespace is the first process of the namespaces; it returns its exit
 // code.
 func runNamespace() int {
-	text, err := os.ReadFile("/proc/self/fd/3")
-	if err != nil {
-		return notRun(err)
+	if len(os.Args) != 2 {
+		return notRun(errors.New("no job"))
 	}
-	j, err := unmarshalJob(text)
+	j, err := unmarshalJob([]byte(os.Args[1]))
 	if err != nil {
 		return notRun(err)
 	}
@@ -130,10 +121,11 @@ var ownDirs = []string{"proc", "run", "sys", "results"}
 // /run, /proc, /sys and /results, and changes into it. It returns the path of
 // the program inside.
 func namespaceRoot(j job) (program string, err error) {
-	if err := errors.Join(
-		unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""),
-		mount("tmpfs", j.Root, "tmpfs", 0, "mode=755"),
-	); err != nil {
+	// First of all: from here on no mount reaches the host.
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return "", fmt.Errorf("private mounts: %w", err)
+	}
+	if err := mount("tmpfs", j.Root, "tmpfs", 0, "mode=755"); err != nil {
 		return "", err
 	}
 	entries, err := os.ReadDir("/")

@@ -37,8 +37,10 @@ const usage = `usage: vm [flags] -- PROGRAM [ARGS...]
 
 Runs PROGRAM as root on a Linux kernel that has IPVS, ipset and dummy devices:
 in namespaces of this host where its kernel has them, else in a QEMU machine
-(software emulation) that boots Debian's stock kernel. Inside, the host's files
-can be read, what is written there is lost, /results is the folder --results.
+(software emulation) that boots Debian's stock kernel. Inside, /run is empty and
+/results is the folder --results. In the machine the host's files can be read,
+and what is written elsewhere than to /results is lost; namespaces share the
+host's files. Programs are copied to /run/program first; scripts are not.
 
 exit code: the program's own; 3 nothing was run; 124 timeout; 130 interrupted.
 example: vm --timeout 2m --results out -- ./bin/x.test -test.v

@@ -98,10 +98,10 @@ func runQEMU(j job, k kernel, o options) (outcome, error) {
 		return outcome{}, fmt.Errorf("qemu: %w", err)
 	}
 
-	started := make(chan struct{}, 1)
+	started := make(chan struct{})
 	ends := make(chan ending, 1)
 	go func() {
-		out, err := readFrames(ours, os.Stdout, os.Stderr, func() { started <- struct{}{} })
+		out, err := readFrames(ours, os.Stdout, os.Stderr, func() { close(started) })
 		ends <- ending{out, err}
 	}()
 	out, err := await(ends, started, o.timeout)
