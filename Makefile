@@ -1,0 +1,28 @@
+# Every target says what it installs (apt, as root) and leaves its files in bin/.
+GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+STATIC   := CGO_ENABLED=0 go build -trimpath -buildvcs=false
+
+.PHONY: help build unit lint e2e test demo
+help: ## list the targets
+	@sed -n 's/^\([a-z0-9]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
+
+build: ## bin/kube-ipvs-proxy and what else is in cmd, static
+	$(STATIC) -ldflags '-s -w -X main.version=$(VERSION)' -o bin/ ./cmd/...
+
+unit: ## tests without root, network or a special kernel, with the race detector (needs gcc)
+	@command -v gcc >/dev/null || { echo 'installing gcc libc6-dev (apt)'; apt-get -q update && apt-get -q -y install --no-install-recommends gcc libc6-dev; }
+	CGO_ENABLED=1 go test -race ./...
+
+lint: ## gofmt, go vet, staticcheck and more (.golangci.yml)
+	go vet ./... && go vet -tags kernel ./...
+	go run $(GOLANGCI) run ./...
+
+e2e: build ## tests on a kernel with IPVS: this host's, or a QEMU machine's
+	go run ./e2e/run ./...
+
+test: lint unit e2e ## everything
+
+demo: build ## three nodes, Services, requests and changes, on a kernel with IPVS
+	$(STATIC) -o bin/ ./e2e/vm ./e2e/demo
+	bin/vm --env BIN=$(CURDIR)/bin -- bin/demo

@@ -1,0 +1,164 @@
+// Command run compiles the tests that need a kernel with IPVS (build tag
+// "kernel") and runs them, all packages in one boot of the machine of e2e/vm,
+// each package in fresh namespaces.
+//
+//	run [-v] [-run REGEXP] [-timeout D] [-machine auto|qemu|host] [PACKAGES]
+//
+// It fails when a test fails, when the machine can't run, and when a package
+// ran no test: silence is not success.
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// options is the command line as one value.
+type options struct {
+	verbose  bool
+	filter   *regexp.Regexp
+	timeout  time.Duration // for one package
+	machine  string
+	patterns []string
+}
+
+func main() {
+	var err error
+	if len(os.Args) == 3 && os.Args[1] == insideFlag {
+		err = runInside(os.Args[2])
+	} else {
+		err = run(os.Args[1:])
+	}
+	var exit *exec.ExitError
+	switch {
+	case err == nil || errors.Is(err, flag.ErrHelp):
+	case errors.As(err, &exit) && exit.ExitCode() > 0: // the machine said why
+		os.Exit(exit.ExitCode())
+	default:
+		fmt.Fprintln(os.Stderr, "e2e:", err)
+		os.Exit(1)
+	}
+}
+
+func parseOptions(args []string) (options, error) {
+	o := options{filter: regexp.MustCompile("")}
+	fs := flag.NewFlagSet("run", flag.ContinueOnError)
+	fs.BoolVar(&o.verbose, "v", false, "show the tests' output as it comes")
+	fs.DurationVar(&o.timeout, "timeout", 15*time.Minute, "limit for each package")
+	fs.StringVar(&o.machine, "machine", "auto", "auto, qemu or host (see e2e/vm)")
+	fs.Func("run", "run the tests whose names match this regular expression", func(s string) (err error) {
+		o.filter, err = regexp.Compile(s)
+		return err
+	})
+	if err := fs.Parse(args); err != nil {
+		return o, err
+	}
+	if o.patterns = fs.Args(); len(o.patterns) == 0 {
+		o.patterns = []string{"./..."}
+	}
+	return o, nil
+}
+
+// run is the host's side.
+func run(args []string) error {
+	o, err := parseOptions(args)
+	if err != nil {
+		return err
+	}
+	root, err := moduleRoot()
+	if err != nil {
+		return err
+	}
+	suites, err := findSuites(o.patterns, o.filter)
+	if err != nil {
+		return err
+	}
+	if len(suites) == 0 {
+		return fmt.Errorf("no test of the build tag kernel in %s matches %q", strings.Join(o.patterns, " "), o.filter)
+	}
+	bin := filepath.Join(root, "bin")
+	vm := filepath.Join(bin, "vm")
+	start := time.Now()
+	if err := build(vm, "build", "./e2e/vm", root); err != nil {
+		return err
+	}
+	for i := range suites {
+		s := &suites[i]
+		s.Binary = filepath.Join(bin, "e2e", s.name()+".test")
+		if err := build(s.Binary, "test", s.Package, root); err != nil {
+			return err
+		}
+	}
+	fmt.Printf("compiled the kernel tests of %d packages in %v\n", len(suites), since(start))
+	return boot(o, plan{Suites: suites, VM: vm, Bin: bin, Verbose: o.verbose, Timeout: o.timeout}, filepath.Join(bin, "e2e", "results"))
+}
+
+// build compiles a package statically, as a program or as its tests.
+func build(out, how, pkg, dir string) error {
+	args := []string{"build", "-trimpath", "-buildvcs=false", "-o", out, pkg}
+	if how == "test" {
+		args = []string{"test", "-c", "-tags", kernelTag, "-o", out, pkg}
+	}
+	cmd := exec.Command("go", args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("compile %s: %w\n%s", pkg, err, text)
+	}
+	return nil
+}
+
+// boot runs the plan in the machine; logs stay in results.
+func boot(o options, p plan, results string) error {
+	if err := errors.Join(os.RemoveAll(results), os.MkdirAll(results, 0o755)); err != nil {
+		return err
+	}
+	text, err := json.MarshalIndent(p, "", "  ")
+	if err != nil {
+		return err
+	}
+	file := filepath.Join(results, "plan.json")
+	if err := os.WriteFile(file, text, 0o644); err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	limit := time.Minute + o.timeout*time.Duration(len(p.Suites))
+	cmd := exec.Command(p.VM, "--machine", o.machine, "--results", results, "--timeout", limit.String(),
+		"--", self, insideFlag, "/results/plan.json")
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	start := time.Now()
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("kernel tests: %w (logs: %s)", err, results)
+	}
+	// The inside writes this last: without it nothing is proven.
+	if _, err := os.Stat(filepath.Join(results, doneFile)); err != nil {
+		return fmt.Errorf("the machine said success without running all: %w", err)
+	}
+	fmt.Printf("kernel tests passed in %v\n", since(start))
+	return nil
+}
+
+func moduleRoot() (string, error) {
+	out, err := exec.Command("go", "env", "GOMOD").Output()
+	if err != nil {
+		return "", fmt.Errorf("go env GOMOD: %w", err)
+	}
+	file := strings.TrimSpace(string(out))
+	if filepath.Base(file) != "go.mod" {
+		return "", errors.New("not inside the module's folder")
+	}
+	return filepath.Dir(file), nil
+}
+
+func since(t time.Time) time.Duration { return time.Since(t).Round(100 * time.Millisecond) }
