@@ -28,15 +28,15 @@ func TestValidateTakesAllOwnSets(t *testing.T) {
 
 func TestValidateRefuses(t *testing.T) {
 	for name, s := range map[string]Set{
-		"no name":           {Type: BitmapPort},
-		"long name":         {Name: "12345678901234567890123456789012", Type: BitmapPort},
-		"no type":           {Name: "S"},
-		"unknown type":      {Name: "S", Type: "list:set"},
-		"bitmap, family":    {Name: "S", Type: BitmapPort, Family: IPv4},
-		"bitmap, maxelem":   {Name: "S", Type: BitmapPort, MaxElem: 1},
-		"hash, no family":   {Name: "S", Type: HashIP, MaxElem: 1},
-		"hash, odd family":  {Name: "S", Type: HashIP, Family: 3, MaxElem: 1},
-		"hash, no elements": {Name: "S", Type: HashIP, Family: IPv4},
+		"no name":          {Type: BitmapPort},
+		"long name":        {Name: "12345678901234567890123456789012", Type: BitmapPort},
+		"no type":          {Name: "S"},
+		"unknown type":     {Name: "S", Type: "list:set"},
+		"bitmap, family":   {Name: "S", Type: BitmapPort, Family: IPv4},
+		"bitmap, maxelem":  {Name: "S", Type: BitmapPort, MaxElem: 1},
+		"hash, no family":  {Name: "S", Type: HashIP, MaxElem: 1},
+		"hash, odd family": {Name: "S", Type: HashIP, Family: 3, MaxElem: 1},
+		"hash, no maxelem": {Name: "S", Type: HashIP, Family: IPv4},
 	} {
 		if err := s.Validate(); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%s: %v, want ErrInvalid", name, err)
