@@ -87,3 +87,7 @@ type IPVS interface {
 	VirtualServers(ctx context.Context) ([]VirtualServer, error)
 	RealServers(ctx context.Context, key Key) ([]RealServerState, error)
 }
+
+// ErrUnknownOutcome: the kernel's answer was lost or did not come in time. The
+// change may have been done or not; only reading tells.
+var ErrUnknownOutcome = errors.New("outcome unknown: the kernel's answer was lost")

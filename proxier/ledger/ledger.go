@@ -37,6 +37,10 @@ type Server struct {
 	RealServers []ipvsutil.RealServer
 	// Owner is the Service that has the server.
 	Owner plan.ServiceName
+	// Protocol is that of the traffic; a firewall-mark server's key has none.
+	Protocol ipvsutil.Protocol
+	// Frontends are those that lead to a firewall-mark server; nil for others.
+	Frontends []ipvsutil.Key
 }
 
 func (s Server) equal(o Server) bool {
@@ -98,7 +102,7 @@ func (l *Ledger) Replace(owner Owner, now plan.Claims) Touched {
 	before := l.claims[owner.Name]
 	l.assignMarks(owner, now)
 	l.enterFrontends(t, owner, before, now)
-	l.enterShortCircuits(t, owner, before.ShortCircuits, now.ShortCircuits)
+	l.enterShortCircuits(t, owner, before.ShortCircuits, now)
 	count(l.bound, t.bound, now.Bound, before.Bound)
 	count(l.captured, t.captured, now.Captured, before.Captured)
 	for _, m := range now.Members {
@@ -178,7 +182,10 @@ func (l *Ledger) contest(t *tracker, key ipvsutil.Key, name plan.ServiceName, cl
 
 func (l *Ledger) enter(t *tracker, c claimant) {
 	key := c.frontend.Server.Key
-	l.servers[key] = Server{c.frontend.Server, c.frontend.RealServers, c.owner.Name}
+	l.servers[key] = Server{
+		VirtualServer: c.frontend.Server, RealServers: c.frontend.RealServers,
+		Owner: c.owner.Name, Protocol: key.Protocol,
+	}
 	for _, m := range c.frontend.Members {
 		l.hold(t, m, 0)
 	}
@@ -206,20 +213,29 @@ func (c claimant) shortCircuit() ipsetutil.Member {
 func (l *Ledger) assignMarks(owner Owner, now plan.Claims) {
 	for _, s := range now.ShortCircuits {
 		var entries []ipsetutil.Entry
-		for _, f := range now.Frontends {
-			if f.ShortCircuit && f.Port == s.Port {
-				entries = append(entries, plan.MemberOf(ipsetutil.ShortCircuit, f.Server.Key).Entry)
-			}
+		for _, key := range frontendsOf(s, now) {
+			entries = append(entries, plan.MemberOf(ipsetutil.ShortCircuit, key).Entry)
 		}
 		l.marks.assign(markOwner{owner.Name, s.Port}, entries)
 	}
 }
 
+// frontendsOf are the keys that lead to a short circuit.
+func frontendsOf(s plan.ShortCircuit, claims plan.Claims) []ipvsutil.Key {
+	var keys []ipvsutil.Key
+	for _, f := range claims.Frontends {
+		if f.ShortCircuit && f.Port == s.Port {
+			keys = append(keys, f.Server.Key)
+		}
+	}
+	return keys
+}
+
 // enterShortCircuits records the firewall-mark servers, and takes back the marks
 // of those that ended.
-func (l *Ledger) enterShortCircuits(t *tracker, owner Owner, before, now []plan.ShortCircuit) {
-	kept := make(map[plan.PortKey]bool, len(now))
-	for _, s := range now {
+func (l *Ledger) enterShortCircuits(t *tracker, owner Owner, before []plan.ShortCircuit, now plan.Claims) {
+	kept := make(map[plan.PortKey]bool, len(now.ShortCircuits))
+	for _, s := range now.ShortCircuits {
 		kept[s.Port] = true
 		mark := l.marks.of(markOwner{owner.Name, s.Port})
 		if mark == 0 {
@@ -227,7 +243,10 @@ func (l *Ledger) enterShortCircuits(t *tracker, owner Owner, before, now []plan.
 		}
 		s.Server.Key = ipvsutil.MarkKey(mark, s.Port.IPv6)
 		t.server(s.Server.Key)
-		l.servers[s.Server.Key] = Server{s.Server, s.RealServers, owner.Name}
+		l.servers[s.Server.Key] = Server{
+			VirtualServer: s.Server, RealServers: s.RealServers, Owner: owner.Name,
+			Protocol: s.Port.Protocol, Frontends: frontendsOf(s, now),
+		}
 	}
 	for _, s := range before {
 		if kept[s.Port] {
