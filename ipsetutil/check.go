@@ -60,20 +60,23 @@ func (s Set) Check(c Change) error {
 
 // checkShape says whether exactly the fields of the set's type are there.
 func (s Set) checkShape(e Entry) error {
-	if s.Type == BitmapPort {
+	switch s.Type {
+	case BitmapPort:
 		if e != (Entry{Port: e.Port}) {
 			return fmt.Errorf("%w: a %s holds ports alone", ErrInvalid, s.Type)
 		}
 		return nil
-	}
-	if err := s.checkFamily(e.Addr); err != nil {
-		return err
-	}
-	if s.Type == HashIP {
+	case HashIP:
 		if e != (Entry{Addr: e.Addr}) {
 			return fmt.Errorf("%w: a %s holds addresses alone", ErrInvalid, s.Type)
 		}
-		return nil
+		return s.checkFamily(e.Addr)
+	case HashIPPort, HashIPPortIP, HashIPPortNet:
+	default:
+		return fmt.Errorf("%w: unknown set type %q", ErrInvalid, s.Type)
+	}
+	if err := s.checkFamily(e.Addr); err != nil {
+		return err
 	}
 	if e.Protocol == 0 {
 		return fmt.Errorf("%w: a %s needs a protocol", ErrInvalid, s.Type)

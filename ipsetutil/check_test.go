@@ -59,6 +59,7 @@ func TestCheck(t *testing.T) {
 		{"bitmap zero", Set{Name: "S", Type: BitmapPort}, Entry{}, true},
 		{"bitmap protocol", Set{Name: "S", Type: BitmapPort}, Entry{Port: 80, Protocol: 6}, false},
 		{"bitmap address", Set{Name: "S", Type: BitmapPort}, Entry{Port: 80, Addr: a}, false},
+		{"foreign type", hash("list:set", IPv4), Entry{Addr: a}, false},
 		{"ip", hash(HashIP, IPv4), Entry{Addr: a}, true},
 		{"ip none", hash(HashIP, IPv4), Entry{}, false},
 		{"ip other family", hash(HashIP, IPv4), Entry{Addr: b}, false},
