@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 
@@ -19,34 +20,23 @@ type selection struct {
 // those that are terminating but still serving (KEP-1669); each list falls back on
 // its own. Topology hints restrict the ready ones of the cluster list only.
 func selectEndpoints(endpoints []Endpoint, node Node) selection {
-	var ready, serving, localReady, localServing []Endpoint
+	var all, local [notServing + 1][]Endpoint // by usability
 	for _, e := range endpoints {
-		local := isLocal(e, node)
-		switch {
-		case e.Ready:
-			ready = append(ready, e)
-			if local {
-				localReady = append(localReady, e)
-			}
-		case e.Serving && e.Terminating:
-			serving = append(serving, e)
-			if local {
-				localServing = append(localServing, e)
-			}
+		u := usable(e)
+		all[u] = append(all[u], e)
+		if isLocal(e, node) {
+			local[u] = append(local[u], e)
 		}
 	}
-	cluster, local := hinted(ready, node), localReady
-	if len(ready) == 0 {
-		cluster = serving
+	cluster := hinted(all[ready], node)
+	if len(cluster) == 0 {
+		cluster = all[finishing]
 	}
-	if len(localReady) == 0 {
-		local = localServing
+	here := local[ready]
+	if len(here) == 0 {
+		here = local[finishing]
 	}
-	return selection{
-		cluster: realServers(cluster),
-		local:   realServers(local),
-		any:     len(ready)+len(serving) > 0,
-	}
+	return selection{cluster: realServers(cluster), local: realServers(here), any: len(cluster) > 0}
 }
 
 func isLocal(e Endpoint, node Node) bool {
@@ -83,24 +73,60 @@ func narrow(ready []Endpoint, name string, hints func(Endpoint) []string) ([]End
 	return by, len(by) > 0
 }
 
-// realServers gives each address weight 1, sorted and without duplicates.
+// realServers gives each address weight 1; endpoints are sorted and distinct.
 func realServers(endpoints []Endpoint) []ipvsutil.RealServer {
-	servers := make([]ipvsutil.RealServer, 0, len(endpoints))
-	for _, e := range endpoints {
-		servers = append(servers, ipvsutil.RealServer{Addr: e.Addr, Weight: 1})
+	servers := make([]ipvsutil.RealServer, len(endpoints))
+	for i, e := range endpoints {
+		servers[i] = ipvsutil.RealServer{Addr: e.Addr, Weight: 1}
 	}
-	slices.SortFunc(servers, func(a, b ipvsutil.RealServer) int { return a.Addr.Compare(b.Addr) })
-	return slices.Compact(servers)
+	return servers
 }
 
-// groupByPort sorts endpoints by the port of the Service that they serve.
+// groupByPort gives each port of the Service its endpoints, sorted by address and
+// each address once: while a Pod's address moves on to another Pod, two slices may
+// have it, and the entry that is ready counts.
 func groupByPort(endpoints []Endpoint) map[PortKey][]Endpoint {
 	byPort := map[PortKey][]Endpoint{}
 	for _, e := range endpoints {
 		key := PortKey{e.PortName, e.Protocol, e.Addr.Addr().Is6()}
 		byPort[key] = append(byPort[key], e)
 	}
+	for key, group := range byPort {
+		slices.SortFunc(group, compareEndpoints)
+		byPort[key] = slices.CompactFunc(group, func(a, b Endpoint) bool { return a.Addr == b.Addr })
+	}
 	return byPort
+}
+
+// compareEndpoints sorts by address, and the entry of an address that counts
+// first. The rest only makes the choice independent of the order of slices.
+func compareEndpoints(a, b Endpoint) int {
+	return cmp.Or(
+		a.Addr.Compare(b.Addr),
+		cmp.Compare(usable(a), usable(b)),
+		cmp.Compare(a.NodeName, b.NodeName),
+		slices.Compare(a.Zones, b.Zones),
+		slices.Compare(a.Nodes, b.Nodes),
+	)
+}
+
+// usability says how far an endpoint can serve.
+type usability uint8
+
+const (
+	ready      usability = iota // or not known to be unready
+	finishing                   // terminating, but it still serves
+	notServing                  // never used
+)
+
+func usable(e Endpoint) usability {
+	switch {
+	case e.Ready:
+		return ready
+	case e.Serving && e.Terminating:
+		return finishing
+	}
+	return notServing
 }
 
 // localReadyAddrs counts the distinct addresses of ready endpoints on the node, for
@@ -114,11 +140,7 @@ func localReadyAddrs(endpoints []Endpoint, node Node) [2]int {
 			continue
 		}
 		seen[addr] = true
-		if addr.Is6() {
-			count[1]++
-		} else {
-			count[0]++
-		}
+		count[index(addr.Is6())]++
 	}
 	return count
 }

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"net/netip"
+	"slices"
 
 	"kube-ipvs-proxy/ipsetutil"
 	"kube-ipvs-proxy/ipvsutil"
@@ -29,17 +30,17 @@ func (b *builder) internal(addr netip.Addr, port Port, chosen selection) {
 // membersOf returns the entries that one kind of external frontend has in the sets.
 type membersOf func(b *builder, key ipvsutil.Key) []ipsetutil.Member
 
-// frontend claims one external frontend. With externalTrafficPolicy Local clients
+// external claims one external frontend. With externalTrafficPolicy Local clients
 // from outside reach endpoints on this node only, and are dropped where there is
 // none; clients on this node take the short circuit to all endpoints.
-func (b *builder) frontend(addr netip.Addr, number uint16, port Port, chosen selection, of membersOf) {
-	key := keyOf(addr, number, port.Protocol)
+func (b *builder) external(p place, number uint16, port PortKey, chosen selection) {
+	key := keyOf(p.addr, number, port.Protocol)
 	f := Frontend{
 		Server: b.server(key), RealServers: chosen.cluster,
-		Members: append(of(b, key), refusal(key, chosen)...),
-		Port:    PortKey{Name: port.Name, Protocol: port.Protocol, IPv6: addr.Is6()},
+		Members: append(p.members(b, key), refusal(key, chosen)...),
+		Port:    port,
 	}
-	if b.captured(addr) {
+	if p.captured {
 		f.Members = append(f.Members, MemberOf(ipsetutil.Capture, key))
 	}
 	if b.externalLocal() {
@@ -52,18 +53,25 @@ func (b *builder) frontend(addr netip.Addr, number uint16, port Port, chosen sel
 	b.add(f)
 }
 
-// add keeps one frontend a key: an address that the Service names twice (as
-// externalIP and by its load balancer) has the entries of both.
+// add keeps one frontend a key. An address that the Service names twice (as
+// externalIP and by its load balancer) has the entries of both; where two ports of
+// the Service meet (the NodePort of one is the number of another, on an address of
+// the node), the first has it.
 func (b *builder) add(f Frontend) {
-	if i, ok := b.frontends[f.Server.Key]; ok {
-		have := &b.claims.Frontends[i]
-		for _, m := range f.Members {
-			have.Members = appendNew(have.Members, m)
-		}
+	i, ok := b.frontends[f.Server.Key]
+	if !ok {
+		b.frontends[f.Server.Key] = len(b.claims.Frontends)
+		b.claims.Frontends = append(b.claims.Frontends, f)
 		return
 	}
-	b.frontends[f.Server.Key] = len(b.claims.Frontends)
-	b.claims.Frontends = append(b.claims.Frontends, f)
+	have := &b.claims.Frontends[i]
+	if have.Port != f.Port {
+		b.problem("frontend "+f.Server.Key.String(), "is claimed by two ports of the Service")
+		return
+	}
+	for _, m := range f.Members {
+		have.Members = appendNew(have.Members, m)
+	}
 }
 
 // refusal is the entry that has new connections refused at once while no endpoint
@@ -87,35 +95,29 @@ func loadBalancerMembers(b *builder, key ipvsutil.Key) []ipsetutil.Member {
 	if b.externalLocal() {
 		members = append(members, MemberOf(ipsetutil.LoadBalancerLocal, key))
 	}
-	return append(members, b.sourceRanges(key)...)
+	return append(members, b.sourceMembers(key)...)
 }
 
-// sourceRanges are the entries that let only spec.loadBalancerSourceRanges in. A
-// range of length zero, or none of the family, lets everyone of the family in.
-func (b *builder) sourceRanges(key ipvsutil.Key) []ipsetutil.Member {
-	ipv6 := key.IsIPv6()
-	var members []ipsetutil.Member
-	for _, r := range b.service.SourceRanges {
-		if r.Addr().Is6() != ipv6 {
-			continue
-		}
-		if r.Bits() == 0 {
-			return nil
-		}
+// sourceMembers are the entries that let only the source ranges in.
+func (b *builder) sourceMembers(key ipvsutil.Key) []ipsetutil.Member {
+	if len(b.ranges) == 0 {
+		return nil
+	}
+	members := make([]ipsetutil.Member, 0, len(b.ranges)+2)
+	holdsNode := false
+	for _, r := range b.ranges {
 		m := MemberOf(ipsetutil.LoadBalancerSourceCIDR, key)
 		m.Entry.Source = r
-		members = appendNew(members, m)
-		if b.rangeHoldsNode(r) {
-			// A process on the node may have the address itself as its source.
-			m := MemberOf(ipsetutil.LoadBalancerSourceIP, key)
-			m.Entry.Source = netip.PrefixFrom(m.Entry.Addr, m.Entry.Addr.BitLen())
-			members = appendNew(members, m)
-		}
+		members = append(members, m)
+		holdsNode = holdsNode || b.rangeHoldsNode(r)
 	}
-	if len(members) > 0 {
-		members = append(members, MemberOf(ipsetutil.LoadBalancerFW, key))
+	if holdsNode {
+		// A process on the node may have the address itself as its source.
+		m := MemberOf(ipsetutil.LoadBalancerSourceIP, key)
+		m.Entry.Source = netip.PrefixFrom(m.Entry.Addr, m.Entry.Addr.BitLen())
+		members = append(members, m)
 	}
-	return members
+	return append(members, MemberOf(ipsetutil.LoadBalancerFW, key))
 }
 
 func (b *builder) rangeHoldsNode(r netip.Prefix) bool {
@@ -150,7 +152,7 @@ func nodePortMembers(b *builder, key ipvsutil.Key) []ipsetutil.Member {
 // virtual server leads there.
 func (b *builder) healthCheck(endpoints []Endpoint) {
 	s := b.service
-	if s.HealthCheckNodePort == 0 || s.Type != LoadBalancer || !s.ExternalLocal {
+	if s.HealthCheckNodePort == 0 || s.Type != LoadBalancer || !s.ExternalLocal || b.served == [2]bool{} {
 		return
 	}
 	b.claims.HealthCheck = HealthCheck{
@@ -158,14 +160,16 @@ func (b *builder) healthCheck(endpoints []Endpoint) {
 		LocalReady: localReadyAddrs(endpoints, b.node),
 	}
 	for _, ipv6 := range []bool{false, true} {
-		b.member(ipsetutil.Member{
-			Set:   ipsetutil.HealthCheckNodePort.Name(ipv6),
-			Entry: ipsetutil.Entry{Port: s.HealthCheckNodePort},
-		})
+		if b.served[index(ipv6)] {
+			b.member(ipsetutil.Member{
+				Set:   ipsetutil.HealthCheckNodePort.Name(ipv6),
+				Entry: ipsetutil.Entry{Port: s.HealthCheckNodePort},
+			})
+		}
 	}
 	for _, addr := range s.LoadBalancerIPs {
 		own := familyOf(b.node.IPs, addr.Is6())
-		if !b.captured(addr) || len(own) == 0 {
+		if !slices.Contains(b.claims.Captured, addr) || len(own) == 0 {
 			continue
 		}
 		key := keyOf(addr, s.HealthCheckNodePort, ipvsutil.TCP)
@@ -182,13 +186,13 @@ func (b *builder) healthCheck(endpoints []Endpoint) {
 // shortCircuit is the firewall-mark server with all endpoints. It is never
 // persistent: the kernel would then keep the client's destination port (ip_vs_core.c,
 // ip_vs_sched_persist); mh keeps a client at one real server instead.
-func (b *builder) shortCircuit(port Port, ipv6 bool, chosen selection) ShortCircuit {
+func (b *builder) shortCircuit(port PortKey, chosen selection) ShortCircuit {
 	server := ipvsutil.VirtualServer{Scheduler: b.scheduler(), Flags: b.flags()}
 	if b.service.Persistence != 0 {
 		server.Scheduler, server.Flags = "mh", 0
 	}
 	return ShortCircuit{
-		Port:        PortKey{Name: port.Name, Protocol: port.Protocol, IPv6: ipv6},
+		Port:        port,
 		Server:      server,
 		RealServers: chosen.cluster,
 	}

@@ -11,10 +11,12 @@ import (
 // For returns what the Service wants on the node, and what of it cannot be served.
 // A nil Service, a headless one and one of type ExternalName want nothing.
 func For(service *Service, endpoints []Endpoint, node Node, config Config) (Claims, []Problem) {
-	if service == nil || service.Type == ExternalName {
+	if service == nil || service.Type == ExternalName || len(service.ClusterIPs) == 0 {
 		return Claims{}, nil
 	}
 	b := newBuilder(service, node, config)
+	ports := b.fitPorts()
+	endpoints = b.fitEndpoints(endpoints)
 	byPort := groupByPort(endpoints)
 	for _, ipv6 := range []bool{false, true} {
 		clusterIP, ok := clusterIPOf(service, ipv6)
@@ -25,9 +27,7 @@ func For(service *Service, endpoints []Endpoint, node Node, config Config) (Clai
 			b.problem("clusterIP "+clusterIP.String(), reason)
 			continue
 		}
-		for _, port := range service.Ports {
-			b.port(clusterIP, port, byPort[PortKey{port.Name, port.Protocol, ipv6}])
-		}
+		b.family(clusterIP, ports, byPort)
 	}
 	b.healthCheck(endpoints)
 	return b.claims, b.problems
@@ -54,27 +54,6 @@ func clusterIPOf(service *Service, ipv6 bool) (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-// unfit says why an address can be no Service's address, or "".
-func unfit(addr netip.Addr) string {
-	switch {
-	case !addr.IsValid():
-		return "is no address"
-	case addr.IsUnspecified():
-		return "is the unspecified address"
-	case addr.IsLoopback():
-		return "is a loopback address"
-	case addr.IsMulticast():
-		return "is a multicast address"
-	case addr.IsLinkLocalUnicast():
-		return "is a link-local address"
-	case addr.Is4In6():
-		return "is an IPv4 address written as IPv6"
-	case addr == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
-		return "is the broadcast address"
-	}
-	return ""
-}
-
 // builder collects the claims of one Service. The maps find what is claimed
 // already: a Service may have thousands of frontends and members.
 type builder struct {
@@ -83,80 +62,123 @@ type builder struct {
 	config    Config
 	claims    Claims
 	problems  []Problem
+	reported  map[Problem]bool
 	frontends map[ipvsutil.Key]int // index in claims.Frontends
 	members   map[ipsetutil.Member]bool
+	// ranges are those of loadBalancerSourceRanges that count in the family at hand.
+	ranges []netip.Prefix
+	served [2]bool // IPv4, IPv6
 }
 
 func newBuilder(service *Service, node Node, config Config) *builder {
 	return &builder{
 		service: service, node: node, config: config,
+		reported:  map[Problem]bool{},
 		frontends: map[ipvsutil.Key]int{}, members: map[ipsetutil.Member]bool{},
 	}
 }
 
+// problem reports one thing once, also when both families or many ports meet it.
 func (b *builder) problem(part, reason string) {
-	b.problems = append(b.problems, Problem{Service: b.service.Name, Part: part, Reason: reason})
+	p := Problem{Service: b.service.Name, Part: part, Reason: reason}
+	if !b.reported[p] {
+		b.reported[p] = true
+		b.problems = append(b.problems, p)
+	}
 }
 
-// port claims every frontend of one port in the family of clusterIP.
-func (b *builder) port(clusterIP netip.Addr, port Port, endpoints []Endpoint) {
-	chosen := selectEndpoints(endpoints, b.node)
-	b.hairpin(endpoints)
-	b.bind(clusterIP)
-	b.internal(clusterIP, port, chosen)
+// place is an external address where ports are served: an externalIP or an address
+// of the load balancer at their number, an address of the node at their NodePort.
+type place struct {
+	addr     netip.Addr
+	nodePort bool
+	// captured: the node does not own the address, packets need the capture rule.
+	captured bool
+	members  membersOf
+}
 
+// number is where a port is served at the place; zero: it is not.
+func (p place) number(port Port) uint16 {
+	if p.nodePort {
+		return port.NodePort
+	}
+	return port.Port
+}
+
+// family claims every frontend of the Service in the family of clusterIP.
+func (b *builder) family(clusterIP netip.Addr, ports []Port, byPort map[PortKey][]Endpoint) {
+	if len(ports) == 0 {
+		return
+	}
 	ipv6 := clusterIP.Is6()
-	external := 0
-	for _, addr := range b.external(b.service.ExternalIPs, "externalIP", ipv6) {
-		b.frontend(addr, port.Port, port, chosen, externalIPMembers)
-		external++
-	}
-	for _, addr := range b.external(b.service.LoadBalancerIPs, "load-balancer address", ipv6) {
-		b.frontend(addr, port.Port, port, chosen, loadBalancerMembers)
-		external++
-	}
-	if port.NodePort != 0 {
-		for _, addr := range familyOf(b.node.NodePortAddrs, ipv6) {
-			b.frontend(addr, port.NodePort, port, chosen, nodePortMembers)
-			external++
+	b.served[index(ipv6)] = true
+	b.ranges = b.sourceRanges(ipv6)
+	b.bind(clusterIP)
+	places := b.places(clusterIP)
+	for _, port := range ports {
+		key := PortKey{port.Name, port.Protocol, ipv6}
+		endpoints := byPort[key]
+		chosen := selectEndpoints(endpoints, b.node)
+		b.hairpin(endpoints)
+		b.internal(clusterIP, port, chosen)
+		external := false
+		for _, p := range places {
+			if number := p.number(port); number != 0 {
+				b.external(p, number, key, chosen)
+				external = true
+			}
+		}
+		if external && b.externalLocal() && len(chosen.cluster) > 0 {
+			b.claims.ShortCircuits = append(b.claims.ShortCircuits, b.shortCircuit(key, chosen))
 		}
 	}
-	if external > 0 && b.externalLocal() && len(chosen.cluster) > 0 {
-		b.claims.ShortCircuits = append(b.claims.ShortCircuits, b.shortCircuit(port, ipv6, chosen))
-	}
 }
 
-// external returns the addresses of one family that can be served, and claims
-// them: nothing for an address of the node's own devices, else bound or captured.
-func (b *builder) external(addrs []netip.Addr, what string, ipv6 bool) []netip.Addr {
-	var fit []netip.Addr
-	for _, addr := range familyOf(addrs, ipv6) {
-		if reason := unfit(addr); reason != "" {
-			b.problem(what+" "+addr.String(), reason)
+// places returns where external clients reach the Service in the family of clusterIP.
+func (b *builder) places(clusterIP netip.Addr) []place {
+	ipv6 := clusterIP.Is6()
+	var places []place
+	for _, addr := range familyOf(b.service.ExternalIPs, ipv6) {
+		if addr == clusterIP {
+			b.problem("externalIP "+addr.String(), "is the Service's own clusterIP, and served as that")
 			continue
 		}
-		fit = append(fit, addr)
-		switch {
-		case slices.Contains(b.node.Addrs, addr):
-		case b.config.BindExternal:
-			b.bind(addr)
-		default:
-			b.claims.Captured = appendNew(b.claims.Captured, addr)
-		}
+		places = b.place(places, addr, "externalIP", externalIPMembers)
 	}
-	return fit
+	for _, addr := range familyOf(b.service.LoadBalancerIPs, ipv6) {
+		if addr == clusterIP {
+			b.problem("load-balancer address "+addr.String(), "is the Service's own clusterIP, and served as that")
+			continue
+		}
+		places = b.place(places, addr, "load-balancer address", loadBalancerMembers)
+	}
+	for _, addr := range familyOf(b.node.NodePortAddrs, ipv6) {
+		places = append(places, place{addr: addr, nodePort: true, members: nodePortMembers})
+	}
+	return places
 }
 
-// captured reports that the frontends of an external address need the capture rule.
-func (b *builder) captured(addr netip.Addr) bool {
-	return slices.Contains(b.claims.Captured, addr)
+// place adds an external address if it can be served, and claims it: nothing for an
+// address of the node's own devices, else bound or captured.
+func (b *builder) place(places []place, addr netip.Addr, what string, of membersOf) []place {
+	if reason := unfit(addr); reason != "" {
+		b.problem(what+" "+addr.String(), reason)
+		return places
+	}
+	p := place{addr: addr, members: of}
+	switch {
+	case slices.Contains(b.node.Addrs, addr):
+	case b.config.BindExternal:
+		b.bind(addr)
+	default:
+		p.captured = true
+		b.claims.Captured = appendNew(b.claims.Captured, addr)
+	}
+	return append(places, p)
 }
 
 func (b *builder) bind(addr netip.Addr) {
-	if slices.Contains(b.claims.Bound, addr) {
-		return
-	}
-	b.claims.Bound = append(b.claims.Bound, addr)
+	b.claims.Bound = appendNew(b.claims.Bound, addr)
 	b.member(ipsetutil.Member{
 		Set:   ipsetutil.IPVSIPs.Name(addr.Is6()),
 		Entry: ipsetutil.Entry{Addr: addr},
@@ -192,6 +214,14 @@ func (b *builder) hairpin(endpoints []Endpoint) {
 			},
 		})
 	}
+}
+
+// index is the place of a family in a pair.
+func index(ipv6 bool) int {
+	if ipv6 {
+		return 1
+	}
+	return 0
 }
 
 func familyOf(addrs []netip.Addr, ipv6 bool) []netip.Addr {

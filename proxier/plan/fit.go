@@ -1,0 +1,111 @@
+package plan
+
+import (
+	"fmt"
+	"net/netip"
+
+	"kube-ipvs-proxy/ipvsutil"
+)
+
+// unfit says why an address can be no Service's address, or "". The API server
+// refuses these too, for endpoints as well; manifests and old objects have them.
+func unfit(addr netip.Addr) string {
+	switch {
+	case !addr.IsValid():
+		return "is no address"
+	case addr.Is4In6():
+		return "is an IPv4 address written as IPv6"
+	case addr.Zone() != "":
+		return "has a zone"
+	case addr.IsUnspecified():
+		return "is the unspecified address"
+	case addr.IsLoopback():
+		return "is a loopback address"
+	case addr.IsMulticast():
+		return "is a multicast address"
+	case addr.IsLinkLocalUnicast():
+		return "is a link-local address"
+	case addr == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
+		return "is the broadcast address"
+	}
+	return ""
+}
+
+// fitPorts returns the ports that can be served. Of two with the same name, number
+// or NodePort the first counts.
+func (b *builder) fitPorts() []Port {
+	var ports []Port
+	names := map[PortKey]bool{}
+	numbers, nodePorts := map[portNumber]bool{}, map[portNumber]bool{}
+	for _, p := range b.service.Ports {
+		name := PortKey{Name: p.Name, Protocol: p.Protocol}
+		number := portNumber{p.Protocol, p.Port}
+		part := fmt.Sprintf("port %q %d/%s", p.Name, p.Port, p.Protocol)
+		switch {
+		case p.Protocol != ipvsutil.TCP && p.Protocol != ipvsutil.UDP && p.Protocol != ipvsutil.SCTP:
+			b.problem(part, "has a protocol that IPVS cannot balance")
+			continue
+		case p.Port == 0:
+			b.problem(part, "has number zero")
+			continue
+		case names[name]:
+			b.problem(part, "has the name of another port of the Service")
+			continue
+		case numbers[number]:
+			b.problem(part, "has the number of another port of the Service")
+			continue
+		}
+		names[name], numbers[number] = true, true
+		if nodePort := (portNumber{p.Protocol, p.NodePort}); p.NodePort != 0 {
+			if nodePorts[nodePort] {
+				b.problem(part, fmt.Sprintf("has the nodePort %d of another port of the Service", p.NodePort))
+				p.NodePort = 0
+			}
+			nodePorts[nodePort] = true
+		}
+		ports = append(ports, p)
+	}
+	return ports
+}
+
+type portNumber struct {
+	protocol ipvsutil.Protocol
+	number   uint16
+}
+
+// fitEndpoints returns the endpoints that can be real servers.
+func (b *builder) fitEndpoints(endpoints []Endpoint) []Endpoint {
+	fit := make([]Endpoint, 0, len(endpoints))
+	for _, e := range endpoints {
+		reason := unfit(e.Addr.Addr())
+		if reason == "" && e.Addr.Port() == 0 {
+			reason = "has port zero"
+		}
+		if reason != "" {
+			b.problem("endpoint "+e.Addr.String(), reason)
+			continue
+		}
+		fit = append(fit, e)
+	}
+	return fit
+}
+
+// sourceRanges are the ranges that restrict load-balancer frontends of one family.
+// None lets everyone in; so does a range of length zero among them.
+func (b *builder) sourceRanges(ipv6 bool) []netip.Prefix {
+	seen := map[netip.Prefix]bool{}
+	var ranges []netip.Prefix
+	for _, r := range b.service.SourceRanges {
+		switch r = r.Masked(); {
+		case !r.IsValid():
+			b.problem("loadBalancerSourceRanges", "hold what is no range")
+		case r.Addr().Is6() != ipv6 || seen[r]:
+		case r.Bits() == 0:
+			return nil
+		default:
+			seen[r] = true
+			ranges = append(ranges, r)
+		}
+	}
+	return ranges
+}
