@@ -38,6 +38,11 @@ func guestPort() (*os.File, error) {
 		mount("devtmpfs", "/dev", "devtmpfs", 0, ""),
 		mount("proc", "/proc", "proc", 0, ""),
 		mount("sysfs", "/sys", "sysfs", 0, ""),
+		// What udev would make.
+		os.Symlink("/proc/self/fd", "/dev/fd"),
+		os.Symlink("fd/0", "/dev/stdin"),
+		os.Symlink("fd/1", "/dev/stdout"),
+		os.Symlink("fd/2", "/dev/stderr"),
 	)
 	if mounts != nil {
 		return nil, mounts
