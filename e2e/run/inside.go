@@ -80,25 +80,24 @@ func runSuite(s suite, p plan, results string) error {
 	return nil
 }
 
-// counts are the ends of top-level tests, as -test.v tells them.
+// counts are the ends of tests, as -test.v tells them: top-level tests that
+// passed and failed, and skipped ones at any depth.
 type counts struct{ passed, failed, skipped int }
 
-func (c counts) String() string {
-	if c.skipped > 0 {
-		return fmt.Sprintf("%d tests, %d SKIPPED", c.passed+c.failed, c.skipped)
-	}
-	return fmt.Sprintf("%d tests", c.passed+c.failed)
-}
+func (c counts) String() string { return fmt.Sprintf("%d tests", c.passed) }
 
-// check tells whether what ran is what was to be run.
+// check tells whether what ran is what was to be run. A skipped test is a
+// fault: this is the kernel that can do all.
 func (c counts) check(tests []string) error {
 	switch {
 	case c.failed > 0:
 		return fmt.Errorf("%d of %d tests failed", c.failed, len(tests))
+	case c.skipped > 0:
+		return fmt.Errorf("%d tests skipped: here each must run", c.skipped)
 	case c.passed == 0:
 		return errors.New("no test ran")
-	case c.passed+c.skipped != len(tests):
-		return fmt.Errorf("%d tests to run, but %d passed and %d were skipped", len(tests), c.passed, c.skipped)
+	case c.passed != len(tests):
+		return fmt.Errorf("%d tests to run, but %d passed", len(tests), c.passed)
 	}
 	return nil
 }
@@ -117,7 +116,7 @@ func scan(r io.Reader, out io.Writer) (counts, error) {
 			c.passed++
 		case strings.HasPrefix(line, "--- FAIL: "):
 			c.failed++
-		case strings.HasPrefix(line, "--- SKIP: "):
+		case strings.HasPrefix(strings.TrimLeft(line, " "), "--- SKIP: "):
 			c.skipped++
 		}
 		if errors.Is(err, io.EOF) {

@@ -4,8 +4,8 @@
 //
 //	run [-v] [-run REGEXP] [-timeout D] [-machine auto|qemu|host] [PACKAGES]
 //
-// It fails when a test fails, when the machine can't run, and when a package
-// ran no test: silence is not success.
+// It fails when a test fails or skips, when the machine can't run, and when a
+// package ran no test: silence is not success.
 package main
 
 import (

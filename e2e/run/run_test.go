@@ -80,8 +80,8 @@ func TestScanAndCheck(t *testing.T) {
 	}{
 		{"pass", "=== RUN   TestA\n--- PASS: TestA (0.1s)\n    --- FAIL: TestA/sub\n--- PASS: TestB (0s)\nPASS\n", counts{passed: 2}, ""},
 		{"fail", "--- PASS: TestA\n--- FAIL: TestB\n", counts{passed: 1, failed: 1}, "1 of 2 tests failed"},
-		{"one skipped", "--- PASS: TestA\n--- SKIP: TestB\n", counts{passed: 1, skipped: 1}, ""},
-		{"all skipped", "--- SKIP: TestA\n--- SKIP: TestB\n", counts{skipped: 2}, "no test ran"},
+		{"skipped", "--- PASS: TestA\n--- SKIP: TestB\n", counts{passed: 1, skipped: 1}, "1 tests skipped"},
+		{"subtest skipped", "--- PASS: TestA\n    --- SKIP: TestA/x\n--- PASS: TestB\n", counts{passed: 2, skipped: 1}, "1 tests skipped"},
 		{"nothing", "testing: warning: no tests to run\nPASS\n", counts{}, "no test ran"},
 		{"cut off", "--- PASS: TestA\n=== RUN TestB", counts{passed: 1}, "2 tests to run"},
 	} {
