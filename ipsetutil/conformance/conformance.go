@@ -31,6 +31,7 @@ func RunSets(t *testing.T, new func(t *testing.T) ipsetutil.Sets) {
 		{"InvalidMembers", testInvalidMembers},
 		{"Full", testFull},
 		{"EachOnItsOwn", testEachOnItsOwn},
+		{"ManyInvalid", testManyInvalid},
 		{"OrderAfterFailure", testOrderAfterFailure},
 		{"ManySets", testManySets},
 		{"BigSet", testBigSet},

@@ -30,6 +30,26 @@ func testEachOnItsOwn(t *testing.T, s ipsetutil.Sets) {
 	wantMembers(t, s, "S", left)
 }
 
+// Long runs of changes that the set can't take, in the midst of others.
+func testManyInvalid(t *testing.T, s ipsetutil.Sets) {
+	create(t, s, bitmap("B"))
+	var changes []ipsetutil.Change
+	var want []error
+	left := map[ipsetutil.Entry]uint32{}
+	for i := range 3000 {
+		c := add("B", ipsetutil.Entry{Port: uint16(i)})
+		var err error
+		if i/700%2 == 1 || i > 2500 {
+			c.Member.Entry.Protocol, err = 6, ipsetutil.ErrInvalid
+		} else {
+			left[c.Member.Entry] = 0
+		}
+		changes, want = append(changes, c), append(want, err)
+	}
+	wantErrors(t, s, changes, want)
+	wantMembers(t, s, "B", left)
+}
+
 // What comes after a failure still comes in order, also in the same set.
 func testOrderAfterFailure(t *testing.T, s ipsetutil.Sets) {
 	set := hash("S", ipsetutil.HashIPPort, ipsetutil.IPv4)

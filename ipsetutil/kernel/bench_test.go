@@ -88,6 +88,23 @@ func BenchmarkAddOneByOne(b *testing.B) {
 	perEntry(b, many)
 }
 
+// BenchmarkDeleteMissing20000 is the most failures there can be.
+func BenchmarkDeleteMissing20000(b *testing.B) {
+	c := open(b)
+	if err := c.Create(b.Context(), ipsetutil.ClusterIP.For(false)); err != nil {
+		b.Fatal(err)
+	}
+	deletes := manyChanges(many, true)
+	for b.Loop() {
+		for i, err := range c.Do(b.Context(), deletes) {
+			if err == nil {
+				b.Fatalf("change %d succeeded", i)
+			}
+		}
+	}
+	perEntry(b, many)
+}
+
 func BenchmarkMembers20000(b *testing.B) {
 	c := open(b)
 	if err := c.Create(b.Context(), ipsetutil.ClusterIP.For(false)); err != nil {

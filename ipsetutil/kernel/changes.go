@@ -31,36 +31,47 @@ func (c *Conn) Do(ctx context.Context, changes []ipsetutil.Change) []error {
 		h, err := c.Header(ctx, name)
 		return h.Set, err
 	})
-	queue := w.split()
-	for len(queue) > 0 {
-		n := batch(queue)
-		requests := c.encode(&w, queue[:n])
+	queue, now := w.split(), []span(nil)
+	for limit := maxEntries; len(queue) > 0; {
+		now, queue = batch(now[:0], queue, limit)
 		var again []span
-		for i, err := range c.socket.Execute(ctx, requests) {
+		for i, err := range c.socket.Execute(ctx, c.encode(&w, now)) {
 			if err == nil {
 				continue
 			}
-			if rest := w.refused(queue[i], err); rest.from < rest.to {
+			if rest := w.refused(now[i], err); rest.from < rest.to {
 				again = append(again, rest)
 			}
 		}
-		queue = append(again, queue[n:]...)
+		// What follows a failure is sent again, so where many fail less is sent at once.
+		limit = min(2*limit, maxEntries)
+		if len(again) > 0 {
+			queue = append(again, queue...)
+			limit = max(1, limit/8)
+		}
 	}
 	return w.errs
 }
 
-// batch returns how many messages at the head of the queue can be sent together:
-// those up to the second one for the same set. When an entry fails, those after it
-// in its message have not been done, and must be before anything later of that set.
-func batch(queue []span) int {
+// batch moves messages from the head of the queue to now, which can be sent
+// together: those up to the second one for the same set. When an entry fails, those
+// after it in its message have not been done, and must be before anything later of
+// that set. A span of more than limit changes is cut.
+func batch(now, queue []span, limit int) (batch, rest []span) {
 	seen := make(map[string]bool, 16)
 	for i, s := range queue {
 		if seen[s.set.Name] {
-			return i
+			return now, queue[i:]
 		}
 		seen[s.set.Name] = true
+		if s.to-s.from > limit {
+			queue[i].from += limit
+			s.to = queue[i].from
+			return append(now, s), queue[i:]
+		}
+		now = append(now, s)
 	}
-	return len(queue)
+	return now, nil
 }
 
 // encode makes one request of each span.
@@ -94,8 +105,8 @@ type found struct {
 	err error
 }
 
-// span is one message: the changes from..to-1, all of one set and kind, without
-// those that failed already.
+// span is the changes from..to-1, all of one set and kind, without those that
+// failed already; at most maxEntries of them are one message.
 type span struct {
 	set      ipsetutil.Set
 	delete   bool
@@ -153,14 +164,13 @@ func (w *work) split() []span {
 		}
 		first := w.changes[i]
 		s := span{set: w.sets[first.Member.Set].set, delete: first.Delete, from: i}
-		for n := 0; i < len(w.changes) && n < maxEntries; i++ {
+		for ; i < len(w.changes); i++ {
 			if w.failed(i) {
 				continue
 			}
 			if c := w.changes[i]; c.Delete != first.Delete || c.Member.Set != first.Member.Set {
 				break
 			}
-			n++
 		}
 		s.to = i
 		spans = append(spans, s)

@@ -65,22 +65,22 @@ func TestSplit(t *testing.T) {
 			t.Errorf("%q: %s, want %s", changes, show(spans), want)
 		}
 	}
-	_, spans := ready(parse(strings.Repeat("+A ", 2*maxEntries+1)))
-	if want := fmt.Sprintf("+A[0:%[1]d] +A[%[1]d:%[2]d] +A[%[2]d:%[3]d]", maxEntries, 2*maxEntries, 2*maxEntries+1); show(spans) != want {
-		t.Errorf("many: %s, want %s", show(spans), want)
-	}
 }
 
-// Messages go together until a set comes for the second time.
+// Messages go together until a set comes for the second time, or one is too long.
 func TestBatch(t *testing.T) {
-	for changes, want := range map[string]int{
-		"+A":          1,
-		"+A +B -C +D": 4,
-		"+A -A +B":    1,
-		"+A +B -A":    2,
+	for _, c := range []struct{ changes, now, rest string }{
+		{"+A", "+A[0:1]", ""},
+		{"+A +B -C +D", "+A[0:1] +B[1:2] -C[2:3] +D[3:4]", ""},
+		{"+A -A +B", "+A[0:1]", "-A[1:2] +B[2:3]"},
+		{"+A +B -A", "+A[0:1] +B[1:2]", "-A[2:3]"},
+		{"+A +B +B +B +C", "+A[0:1] +B[1:4] +C[4:5]", ""},
+		{"+A +B +B +B +B +C", "+A[0:1] +B[1:4]", "+B[4:5] +C[5:6]"},
 	} {
-		if _, spans := ready(parse(changes)); batch(spans) != want {
-			t.Errorf("%q: %d, want %d", changes, batch(spans), want)
+		_, spans := ready(parse(c.changes))
+		now, rest := batch(nil, spans, 3)
+		if show(now) != c.now || show(rest) != c.rest {
+			t.Errorf("%q: %s, then %s; want %s, then %s", c.changes, show(now), show(rest), c.now, c.rest)
 		}
 	}
 }

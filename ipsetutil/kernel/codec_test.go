@@ -143,10 +143,12 @@ func TestLargestMessage(t *testing.T) {
 	for i := range w.changes {
 		w.changes[i].Member = ipsetutil.Member{Set: s.Name, Entry: e}
 	}
-	for _, part := range w.split() {
-		if n := len(w.append(nil, part)); n > 60000 {
-			t.Errorf("message of %d bytes", n)
-		}
+	now, rest := batch(nil, w.split(), maxEntries)
+	if len(now) != 1 || len(rest) != 1 {
+		t.Fatalf("now %v, then %v", now, rest)
+	}
+	if n := len(w.append(nil, now[0])); n > 60000 {
+		t.Errorf("message of %d bytes", n)
 	}
 }
 
