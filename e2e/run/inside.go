@@ -51,7 +51,9 @@ func runSuite(s suite, p plan, results string) error {
 		return err
 	}
 	defer func() { _ = log.Close() }()
-	cmd := exec.Command(p.VM, "--machine=host", "--env", "BIN="+p.Bin, "--timeout", (p.Timeout + 10*time.Second).String(), "--",
+	fmt.Printf("run   %s  %d tests\n", s.Package, len(s.Tests))
+	cmd := exec.Command(p.VM, "--machine=host", "--env", "BIN="+p.Bin, "--results", filepath.Join(results, s.name()),
+		"--timeout", (p.Timeout + 10*time.Second).String(), "--",
 		s.Binary, "-test.v", "-test.count=1", "-test.timeout", p.Timeout.String(), "-test.run", "^("+strings.Join(s.Tests, "|")+")$")
 	cmd.Dir = s.Dir
 	r, w, err := os.Pipe()

@@ -140,6 +140,10 @@ func downloadKernel(dir string) error {
 	if err != nil {
 		return err
 	}
+	stale, _ := filepath.Glob(filepath.Join(dir, "tmp-*")) // of a run that was killed: we hold the lock
+	for _, s := range stale {
+		_ = os.RemoveAll(s) // costs space only
+	}
 	tmp, err := os.MkdirTemp(dir, "tmp-")
 	if err != nil {
 		return fmt.Errorf("cache folder: %w", err)
