@@ -32,8 +32,9 @@ type membersOf func(b *builder, key ipvsutil.Key) []ipsetutil.Member
 
 // external claims one external frontend. With externalTrafficPolicy Local clients
 // from outside reach endpoints on this node only, and are dropped where there is
-// none; clients on this node take the short circuit to all endpoints.
-func (b *builder) external(p place, number uint16, port PortKey, chosen selection) {
+// none; clients on this node take the short circuit to all endpoints. It reports
+// whether the port has the frontend.
+func (b *builder) external(p place, number uint16, port PortKey, chosen selection) bool {
 	key := keyOf(p.addr, number, port.Protocol)
 	f := Frontend{
 		Server: b.server(key), RealServers: chosen.cluster,
@@ -50,28 +51,29 @@ func (b *builder) external(p place, number uint16, port PortKey, chosen selectio
 			f.Members = append(f.Members, MemberOf(ipsetutil.DropOutside, key))
 		}
 	}
-	b.add(f)
+	return b.add(f)
 }
 
 // add keeps one frontend a key. An address that the Service names twice (as
 // externalIP and by its load balancer) has the entries of both; where two ports of
 // the Service meet (the NodePort of one is the number of another, on an address of
-// the node), the first has it.
-func (b *builder) add(f Frontend) {
+// the node), the first has it. It reports whether the port of f has the frontend.
+func (b *builder) add(f Frontend) bool {
 	i, ok := b.frontends[f.Server.Key]
 	if !ok {
 		b.frontends[f.Server.Key] = len(b.claims.Frontends)
 		b.claims.Frontends = append(b.claims.Frontends, f)
-		return
+		return true
 	}
 	have := &b.claims.Frontends[i]
 	if have.Port != f.Port {
 		b.problem("frontend "+f.Server.Key.String(), "is claimed by two ports of the Service")
-		return
+		return false
 	}
 	for _, m := range f.Members {
 		have.Members = appendNew(have.Members, m)
 	}
+	return true
 }
 
 // refusal is the entry that has new connections refused at once while no endpoint

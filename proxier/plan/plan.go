@@ -123,8 +123,7 @@ func (b *builder) family(clusterIP netip.Addr, ports []Port, byPort map[PortKey]
 		b.internal(clusterIP, port, chosen)
 		external := false
 		for _, p := range places {
-			if number := p.number(port); number != 0 {
-				b.external(p, number, key, chosen)
+			if number := p.number(port); number != 0 && b.external(p, number, key, chosen) {
 				external = true
 			}
 		}
