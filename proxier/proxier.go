@@ -123,12 +123,8 @@ const onceTries = 10
 // Once reads, plans and reconciles until the kernel equals the plan, and returns
 // what the rounds did together. Drains are not waited for.
 func (p *Proxier) Once(ctx context.Context) (ops int, err error) {
-	for !p.source.Synced() {
-		select {
-		case <-ctx.Done():
-			return 0, ctx.Err()
-		case <-p.source.Changed():
-		}
+	if err := p.waitSynced(ctx); err != nil {
+		return 0, err
 	}
 	for range onceTries {
 		report := p.work(ctx)
@@ -141,6 +137,34 @@ func (p *Proxier) Once(ctx context.Context) (ops int, err error) {
 		}
 	}
 	return ops, errors.Join(errors.New("the kernel does not equal the plan"), err)
+}
+
+// Plan reads and plans all Services, writes nothing to the kernel, and returns what
+// is desired. It is for commands that compare and explain.
+func (p *Proxier) Plan(ctx context.Context) (*ledger.Ledger, error) {
+	if err := p.waitSynced(ctx); err != nil {
+		return nil, err
+	}
+	dirty := p.source.Drain()
+	if err := p.refreshNode(ctx, &dirty); err != nil {
+		return nil, err
+	}
+	if err := p.adoptMarks(ctx); err != nil {
+		return nil, err
+	}
+	p.planAll(p.source.Names())
+	return p.ledger, nil
+}
+
+func (p *Proxier) waitSynced(ctx context.Context) error {
+	for !p.source.Synced() {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-p.source.Changed():
+		}
+	}
+	return nil
 }
 
 // round works once and says in what time to come again; zero means when called.
@@ -166,14 +190,7 @@ func (p *Proxier) work(ctx context.Context) reconcile.Report {
 	if dirty.All {
 		names = union(p.source.Names(), p.ledger.Names(), names)
 	}
-	touched := p.ledger.Replace(ledger.Owner{}, plan.ForNode(p.node))
-	for _, name := range names {
-		touched.Merge(p.plan(name))
-	}
-	if !p.planned {
-		p.planned = true
-		p.ledger.ForgetAdopted()
-	}
+	touched := p.planAll(names)
 	planned := time.Since(start)
 	report := p.kernel.Round(ctx, touched)
 	p.problems.conflicts(p.ledger.Conflicts())
@@ -182,6 +199,19 @@ func (p *Proxier) work(ctx context.Context) reconcile.Report {
 	}
 	p.tell(report, len(names), planned, time.Since(start), dirty.Revision)
 	return report
+}
+
+// planAll plans the node and the named Services, and records what they claim.
+func (p *Proxier) planAll(names []plan.ServiceName) ledger.Touched {
+	touched := p.ledger.Replace(ledger.Owner{}, plan.ForNode(p.node))
+	for _, name := range names {
+		touched.Merge(p.plan(name))
+	}
+	if !p.planned {
+		p.planned = true
+		p.ledger.ForgetAdopted()
+	}
+	return touched
 }
 
 // tell logs one line for a round that did something, and one when the state of the
