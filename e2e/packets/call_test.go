@@ -1,0 +1,143 @@
+//go:build kernel
+
+package packets
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"kube-ipvs-proxy/e2e/probe"
+)
+
+const (
+	// atOnce is the limit for a refusal: less than the second after which a lost
+	// first packet is sent again.
+	atOnce = 900 * time.Millisecond
+	// silence is how long a drop is waited for: one packet sent again.
+	silence = 1200 * time.Millisecond
+)
+
+// caller asks from one host.
+type caller struct {
+	way
+	host string
+	call probe.Call
+	n    int
+}
+
+// from asks once from a host; times and bound say otherwise.
+func (w way) from(host string) caller {
+	return caller{way: w, host: host, call: probe.Call{Protocol: w.proto}, n: 1}
+}
+
+// times asks n times.
+func (c caller) times(n int) caller {
+	c.n = n
+	return c
+}
+
+// bound asks with a source address.
+func (c caller) bound(a netip.Addr) caller {
+	c.call.From = netip.AddrPortFrom(a, 0)
+	return c
+}
+
+// to asks one frontend.
+func (c caller) to(at netip.AddrPort) answers {
+	c.call.To = at
+	return answers{c, lab.Host(c.host).Many(c.call, c.n, 4)}
+}
+
+// dropped asks one frontend twice and wants no answer at all.
+func (c caller) dropped(at netip.AddrPort) {
+	c.Helper()
+	c.call.To, c.call.Timeout = at, silence
+	a := answers{c, lab.Host(c.host).Many(c.call, 2, 2)}
+	for _, r := range a.results {
+		if r.Outcome != probe.Timeout {
+			a.fail("want no answer")
+			return
+		}
+	}
+}
+
+// answers are the results of one caller.
+type answers struct {
+	caller
+	results []probe.Result
+}
+
+// reach wants an answer to every call, by each of the hosts at least once and by
+// no other.
+func (a answers) reach(hosts ...string) answers {
+	a.Helper()
+	who := map[string]bool{}
+	for _, r := range a.results {
+		if r.Outcome != probe.OK {
+			a.fail("want answers of %v", hosts)
+			return a
+		}
+		who[r.Who] = true
+	}
+	want := slices.Sorted(slices.Values(hosts))
+	if got := slices.Sorted(maps.Keys(who)); !slices.Equal(got, want) {
+		a.fail("%v answered, want %v", got, want)
+	}
+	return a
+}
+
+// seen wants the endpoints to have seen one of the addresses as source.
+func (a answers) seen(sources ...netip.Addr) answers {
+	a.Helper()
+	for _, r := range a.results {
+		if r.Outcome == probe.OK && !slices.Contains(sources, r.Source.Addr()) {
+			a.fail("source is %v, want one of %v", r.Source.Addr(), sources)
+			return a
+		}
+	}
+	return a
+}
+
+// refused wants a refusal at once. To a process of a node that sends UDP, its own
+// kernel says EPERM: the same as with rules that REJECT.
+func (a answers) refused() {
+	a.Helper()
+	for _, r := range a.results {
+		good := r.Outcome == probe.Refused || r.Outcome == probe.Unreachable ||
+			r.Outcome == probe.Denied && a.proto == UDP && a.host == N
+		if !good || r.Took > atOnce {
+			a.fail("want a refusal at once")
+			return
+		}
+	}
+}
+
+// unserved wants no answer, be it by a drop or by a refusal.
+func (a answers) unserved() {
+	a.Helper()
+	for _, r := range a.results {
+		if r.Outcome == probe.OK {
+			a.fail("want nobody to answer")
+			return
+		}
+	}
+}
+
+// failLines is how many results a failure shows.
+const failLines = 8
+
+func (a answers) fail(format string, args ...any) {
+	a.Helper()
+	var lines []string
+	for _, r := range a.results {
+		lines = append(lines, r.String())
+	}
+	lines = slices.Compact(lines)
+	lines = lines[:min(failLines, len(lines))]
+	args = append([]any{a.host, a.call.To}, args...)
+	args = append(args, strings.Join(lines, "\n  "))
+	a.Errorf("%s to %v: "+format+"\n  %s", args...)
+}

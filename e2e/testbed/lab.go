@@ -1,0 +1,184 @@
+package testbed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"kube-ipvs-proxy/proxier/watch"
+)
+
+// SettleLimit is how long Settle waits; machines that emulate are slow.
+const SettleLimit = 60 * time.Second
+
+// nodesFile is the manifest of the Node objects.
+const nodesFile = "00-nodes"
+
+// Lab is the network with a proxy on each node.
+type Lab struct {
+	*Network
+	Manifests *Manifests
+
+	dir     string
+	proxies map[string]Proxy
+}
+
+// New builds the network and the folder of manifests with the Node objects.
+// No proxy runs yet: see Start.
+func New() (*Lab, error) {
+	network, err := NewNetwork()
+	if err != nil {
+		return nil, err
+	}
+	l := &Lab{Network: network, proxies: map[string]Proxy{}}
+	if err := l.prepare(); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}
+
+func (l *Lab) prepare() error {
+	var err error
+	if l.dir, err = os.MkdirTemp("", "lab-"); err != nil {
+		return err
+	}
+	if l.Manifests, err = newManifests(l.dir); err != nil {
+		return err
+	}
+	if err := l.ApplyNodes(nil); err != nil {
+		return err
+	}
+	program, err := l.copyProgram("kube-ipvs-proxy")
+	if err != nil {
+		return err
+	}
+	for _, n := range l.Nodes() {
+		l.proxies[n.Name()] = &product{host: n, program: program, folder: l.Manifests.Dir(), log: &Log{}}
+	}
+	return nil
+}
+
+// copyProgram copies an executable into the lab's folder: where it was built may
+// be a file system that is slow to read. The executables are in the folder that
+// the environment names in BIN, else in bin of this folder or one above.
+func (l *Lab) copyProgram(name string) (string, error) {
+	from, err := findProgram(name)
+	if err != nil {
+		return "", err
+	}
+	src, err := os.Open(from)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = src.Close() }()
+	to := filepath.Join(l.dir, name)
+	dst, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY, 0o755)
+	if err != nil {
+		return "", err
+	}
+	// Large pieces: each is one request where the files are another system's.
+	_, err = io.CopyBuffer(struct{ io.Writer }{dst}, struct{ io.Reader }{src}, make([]byte, 512<<10))
+	return to, errors.Join(err, dst.Close())
+}
+
+func findProgram(name string) (string, error) {
+	if bin := os.Getenv("BIN"); bin != "" {
+		path := filepath.Join(bin, name)
+		if _, err := os.Stat(path); err != nil {
+			return "", fmt.Errorf("%w: %w", errNoProgram, err)
+		}
+		return path, nil
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for ; ; dir = filepath.Dir(dir) {
+		path := filepath.Join(dir, "bin", name)
+		if _, err := os.Stat(path); err == nil {
+			return path, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", errNoProgram
+		}
+	}
+}
+
+// Proxy is the proxy of a node.
+func (l *Lab) Proxy(node string) Proxy {
+	p := l.proxies[node]
+	if p == nil {
+		panic("testbed: no node " + node)
+	}
+	return p
+}
+
+// Start starts the proxies of all nodes with args and waits until they settled.
+func (l *Lab) Start(ctx context.Context, args ...string) error {
+	for _, n := range l.Nodes() {
+		if err := l.Proxy(n.Name()).Start(args...); err != nil {
+			return err
+		}
+	}
+	return l.Settle(ctx)
+}
+
+// Restart stops the proxy of a node, starts it with other arguments and waits
+// until it settled.
+func (l *Lab) Restart(ctx context.Context, node string, args ...string) error {
+	p := l.Proxy(node)
+	if err := p.Stop(ctx); err != nil {
+		return err
+	}
+	if err := p.Start(args...); err != nil {
+		return err
+	}
+	return l.Settle(ctx, node)
+}
+
+// Settle waits until the proxies of the named nodes, of all when none is named,
+// have brought the present manifests into the kernel.
+func (l *Lab) Settle(ctx context.Context, nodes ...string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, SettleLimit, fmt.Errorf("waited %v", SettleLimit))
+	defer cancel()
+	revision, err := watch.FolderRevision(l.Manifests.Dir())
+	if err != nil {
+		return err
+	}
+	if len(nodes) == 0 {
+		nodes = []string{Node1, Node2, Node3}
+	}
+	errs := make([]error, len(nodes))
+	var wg sync.WaitGroup
+	for i, n := range nodes {
+		wg.Go(func() { errs[i] = l.Proxy(n).Settle(ctx, revision) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// ApplyNodes writes the Node objects of the table, each changed by change (nil:
+// as they are).
+func (l *Lab) ApplyNodes(change func(*corev1.Node)) error {
+	return l.Manifests.Apply(nodesFile, nodeObjects(change)...)
+}
+
+// Close kills the proxies and takes the network down.
+func (l *Lab) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	var err error
+	for _, p := range l.proxies {
+		if p.Running() {
+			err = errors.Join(err, p.Kill(ctx))
+		}
+	}
+	return errors.Join(err, l.Network.Close(), os.RemoveAll(l.dir))
+}
