@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"iter"
 	"maps"
 	"net/netip"
@@ -72,21 +73,31 @@ func (l *Ledger) All() Touched {
 }
 
 // HealthChecks returns the health checks of all Services that have one.
-func (l *Ledger) HealthChecks() map[plan.ServiceName]plan.HealthCheck {
-	checks := map[plan.ServiceName]plan.HealthCheck{}
-	for name, c := range l.claims {
-		if c.HealthCheck.Port != 0 {
-			checks[name] = c.HealthCheck
-		}
+func (l *Ledger) HealthChecks() map[plan.ServiceName]plan.HealthCheck { return maps.Clone(l.health) }
+
+// Names returns the Services that claim something, sorted; the node is none.
+func (l *Ledger) Names() []plan.ServiceName {
+	names := slices.SortedFunc(maps.Keys(l.claims), compareNames)
+	if len(names) > 0 && names[0] == (plan.ServiceName{}) {
+		return names[1:]
 	}
-	return checks
+	return names
 }
 
-// Names returns the Services that claim something, sorted.
-func (l *Ledger) Names() []plan.ServiceName {
-	return slices.SortedFunc(maps.Keys(l.claims), func(a, b plan.ServiceName) int {
-		return strings.Compare(a.String(), b.String())
-	})
+// LocalOnly returns the Services with a frontend that wants the short circuit and
+// has none, since all marks of its family are taken: clients on this node reach
+// only the endpoints on it. Once marks are free, Replace gives them one.
+func (l *Ledger) LocalOnly() []plan.ServiceName {
+	names := make([]plan.ServiceName, 0, len(l.marks.lacking))
+	for owner := range l.marks.lacking {
+		names = append(names, owner.service)
+	}
+	slices.SortFunc(names, compareNames)
+	return slices.Compact(names)
+}
+
+func compareNames(a, b plan.ServiceName) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
 // Conflict is a frontend that several Services claim. Losers are sorted in the
@@ -113,7 +124,7 @@ func (l *Ledger) Conflicts() []Conflict {
 }
 
 // Dump returns the desired state in sorted lines, the language that the doubles
-// and the kernel speak too.
+// and the kernel speak too; the empty text when nothing is desired.
 func (l *Ledger) Dump() string {
 	var lines []string
 	for _, s := range l.servers {
@@ -132,5 +143,10 @@ func (l *Ledger) Dump() string {
 		lines = append(lines, "route "+a.String())
 	}
 	slices.Sort(lines)
-	return strings.Join(lines, "\n") + "\n"
+	var b strings.Builder
+	for _, line := range lines {
+		b.WriteString(line)
+		b.WriteByte('\n')
+	}
+	return b.String()
 }

@@ -25,8 +25,7 @@ type Owner struct {
 func (o Owner) compare(p Owner) int {
 	return cmp.Or(
 		o.Created.Compare(p.Created),
-		cmp.Compare(o.Name.Namespace, p.Name.Namespace),
-		cmp.Compare(o.Name.Name, p.Name.Name),
+		compareNames(o.Name, p.Name),
 	)
 }
 
@@ -57,6 +56,7 @@ type Ledger struct {
 	members   map[ipsetutil.Member]holding
 	bound     map[netip.Addr]int
 	captured  map[netip.Addr]int
+	health    map[plan.ServiceName]plan.HealthCheck
 	marks     *marks
 }
 
@@ -91,6 +91,7 @@ func New(markShift, markBits uint8) *Ledger {
 		members:   map[ipsetutil.Member]holding{},
 		bound:     map[netip.Addr]int{},
 		captured:  map[netip.Addr]int{},
+		health:    map[plan.ServiceName]plan.HealthCheck{},
 		marks:     newMarks(markShift, markBits),
 	}
 }
@@ -100,9 +101,11 @@ func New(markShift, markBits uint8) *Ledger {
 func (l *Ledger) Replace(owner Owner, now plan.Claims) Touched {
 	t := newTracker(l)
 	before := l.claims[owner.Name]
-	l.assignMarks(owner, now)
+	l.leaveShortCircuits(t, owner, before.ShortCircuits, now.ShortCircuits)
+	led := ledFrontends(now)
+	l.assignMarks(owner, now.ShortCircuits, led)
 	l.enterFrontends(t, owner, before, now)
-	l.enterShortCircuits(t, owner, before.ShortCircuits, now)
+	l.enterShortCircuits(t, owner, now.ShortCircuits, led)
 	count(l.bound, t.bound, now.Bound, before.Bound)
 	count(l.captured, t.captured, now.Captured, before.Captured)
 	for _, m := range now.Members {
@@ -111,10 +114,13 @@ func (l *Ledger) Replace(owner Owner, now plan.Claims) Touched {
 	for _, m := range before.Members {
 		l.release(t, m)
 	}
+	l.claims[owner.Name] = claims{owner, now}
 	if isNothing(now) {
 		delete(l.claims, owner.Name)
-	} else {
-		l.claims[owner.Name] = claims{owner, now}
+	}
+	l.health[owner.Name] = now.HealthCheck
+	if now.HealthCheck.Port == 0 {
+		delete(l.health, owner.Name)
 	}
 	return t.touched()
 }
@@ -125,8 +131,8 @@ func (l *Ledger) Remove(name plan.ServiceName) Touched {
 }
 
 func isNothing(c plan.Claims) bool {
-	return len(c.Frontends) == 0 && len(c.Members) == 0 && len(c.Bound) == 0 &&
-		len(c.Captured) == 0 && c.HealthCheck.Port == 0
+	return len(c.Frontends) == 0 && len(c.ShortCircuits) == 0 && len(c.Members) == 0 &&
+		len(c.Bound) == 0 && len(c.Captured) == 0 && c.HealthCheck.Port == 0
 }
 
 // enterFrontends replaces the owner's claims of frontends and settles each contest anew.
@@ -209,34 +215,30 @@ func (c claimant) shortCircuit() ipsetutil.Member {
 	return plan.MemberOf(ipsetutil.ShortCircuit, c.frontend.Server.Key)
 }
 
-// assignMarks gives each short circuit its mark before any frontend refers to it.
-func (l *Ledger) assignMarks(owner Owner, now plan.Claims) {
-	for _, s := range now.ShortCircuits {
-		var entries []ipsetutil.Entry
-		for _, key := range frontendsOf(s, now) {
-			entries = append(entries, plan.MemberOf(ipsetutil.ShortCircuit, key).Entry)
-		}
-		l.marks.assign(markOwner{owner.Name, s.Port}, entries)
+// ledFrontends are the keys that lead to the short circuit of each port.
+func ledFrontends(claims plan.Claims) map[plan.PortKey][]ipvsutil.Key {
+	if len(claims.ShortCircuits) == 0 {
+		return nil
 	}
-}
-
-// frontendsOf are the keys that lead to a short circuit.
-func frontendsOf(s plan.ShortCircuit, claims plan.Claims) []ipvsutil.Key {
-	var keys []ipvsutil.Key
+	led := map[plan.PortKey][]ipvsutil.Key{}
 	for _, f := range claims.Frontends {
-		if f.ShortCircuit && f.Port == s.Port {
-			keys = append(keys, f.Server.Key)
+		if f.ShortCircuit {
+			led[f.Port] = append(led[f.Port], f.Server.Key)
 		}
 	}
-	return keys
+	return led
 }
 
-// enterShortCircuits records the firewall-mark servers, and takes back the marks
-// of those that ended.
-func (l *Ledger) enterShortCircuits(t *tracker, owner Owner, before []plan.ShortCircuit, now plan.Claims) {
-	kept := make(map[plan.PortKey]bool, len(now.ShortCircuits))
-	for _, s := range now.ShortCircuits {
-		kept[s.Port] = true
+// assignMarks gives each short circuit its mark before any frontend refers to it.
+func (l *Ledger) assignMarks(owner Owner, now []plan.ShortCircuit, led map[plan.PortKey][]ipvsutil.Key) {
+	for _, s := range now {
+		l.marks.assign(markOwner{owner.Name, s.Port}, led[s.Port])
+	}
+}
+
+// enterShortCircuits records the firewall-mark servers.
+func (l *Ledger) enterShortCircuits(t *tracker, owner Owner, now []plan.ShortCircuit, led map[plan.PortKey][]ipvsutil.Key) {
+	for _, s := range now {
 		mark := l.marks.of(markOwner{owner.Name, s.Port})
 		if mark == 0 {
 			continue
@@ -245,8 +247,17 @@ func (l *Ledger) enterShortCircuits(t *tracker, owner Owner, before []plan.Short
 		t.server(s.Server.Key)
 		l.servers[s.Server.Key] = Server{
 			VirtualServer: s.Server, RealServers: s.RealServers, Owner: owner.Name,
-			Protocol: s.Port.Protocol, Frontends: frontendsOf(s, now),
+			Protocol: s.Port.Protocol, Frontends: led[s.Port],
 		}
+	}
+}
+
+// leaveShortCircuits takes back the marks of those that ended. It comes first, so
+// that those that begin can have them.
+func (l *Ledger) leaveShortCircuits(t *tracker, owner Owner, before, now []plan.ShortCircuit) {
+	kept := make(map[plan.PortKey]bool, len(now))
+	for _, s := range now {
+		kept[s.Port] = true
 	}
 	for _, s := range before {
 		if kept[s.Port] {

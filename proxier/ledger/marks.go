@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"kube-ipvs-proxy/ipsetutil"
+	"kube-ipvs-proxy/ipvsutil"
 	"kube-ipvs-proxy/proxier/plan"
 )
 
@@ -16,6 +17,7 @@ type markOwner struct {
 type marks struct {
 	shift, bits uint8
 	given       map[markOwner]uint32
+	lacking     map[markOwner]bool // no mark was free
 	families    [2]numbers
 }
 
@@ -29,7 +31,7 @@ type numbers struct {
 }
 
 func newMarks(shift, bits uint8) *marks {
-	m := &marks{shift: shift, bits: bits, given: map[markOwner]uint32{}}
+	m := &marks{shift: shift, bits: bits, given: map[markOwner]uint32{}, lacking: map[markOwner]bool{}}
 	for i := range m.families {
 		m.families[i] = numbers{
 			used: map[uint32]bool{}, next: 1,
@@ -50,20 +52,25 @@ func (m *marks) family(ipv6 bool) *numbers {
 func (m *marks) of(owner markOwner) uint32 { return m.given[owner] }
 
 // assign gives a mark to a short circuit that has none: the one that the kernel
-// has for one of its entries, so that a restart changes nothing, or a free one.
+// has for one of its frontends, so that a restart changes nothing, or a free one.
 // When all are taken it has none, and its frontends serve local endpoints only.
-func (m *marks) assign(owner markOwner, entries []ipsetutil.Entry) {
+func (m *marks) assign(owner markOwner, frontends []ipvsutil.Key) {
 	if m.given[owner] != 0 || m.bits == 0 {
 		return
 	}
+	m.lacking[owner] = true
 	n := m.family(owner.port.IPv6)
-	for _, e := range entries {
-		if mark := n.adopted[e]; mark != 0 && !n.used[mark] {
+	for _, key := range frontends {
+		entry := plan.MemberOf(ipsetutil.ShortCircuit, key).Entry
+		if mark := n.adopted[entry]; mark != 0 && !n.used[mark] {
 			m.give(owner, n, mark)
 			return
 		}
 	}
 	limit := uint32(1) << m.bits
+	if len(n.used) >= int(limit)-1 {
+		return
+	}
 	for range limit {
 		mark := n.next << m.shift
 		if n.next++; n.next >= limit {
@@ -79,10 +86,12 @@ func (m *marks) assign(owner markOwner, entries []ipsetutil.Entry) {
 func (m *marks) give(owner markOwner, n *numbers, mark uint32) {
 	m.given[owner] = mark
 	n.used[mark] = true
+	delete(m.lacking, owner)
 }
 
 // free takes a mark back and returns it, or zero when there was none.
 func (m *marks) free(owner markOwner) uint32 {
+	delete(m.lacking, owner)
 	mark := m.given[owner]
 	if mark != 0 {
 		delete(m.given, owner)
