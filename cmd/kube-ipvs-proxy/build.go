@@ -1,0 +1,163 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/bits"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	ipsetkernel "kube-ipvs-proxy/ipsetutil/kernel"
+	"kube-ipvs-proxy/ipvsutil"
+	"kube-ipvs-proxy/ipvsutil/kernel"
+	"kube-ipvs-proxy/proxier"
+	"kube-ipvs-proxy/proxier/config"
+	"kube-ipvs-proxy/proxier/host"
+	"kube-ipvs-proxy/proxier/netfilter"
+	"kube-ipvs-proxy/proxier/plan"
+	"kube-ipvs-proxy/proxier/reconcile"
+	"kube-ipvs-proxy/proxier/watch"
+)
+
+// drainCheck is the time between two looks at a real server that drains.
+const drainCheck = 2 * time.Second
+
+// agent is the loop with all that must be closed after it.
+type agent struct {
+	proxier *proxier.Proxier
+	closers []func() error
+}
+
+func (a *agent) close() {
+	for _, c := range slices.Backward(a.closers) {
+		_ = c() // the process ends
+	}
+}
+
+// build opens the doors into the kernel, the source and the host, and wires the loop.
+func build(ctx context.Context, options config.Options, log *slog.Logger) (*agent, error) {
+	a := &agent{}
+	marks, err := netfilter.NewMarks(int(options.MasqueradeBit))
+	if err != nil {
+		return nil, err
+	}
+	nodePorts, err := host.ParseNodePortSelectors(options.NodePorts)
+	if err != nil {
+		return nil, exitError{2, err}
+	}
+	doors, err := a.doors(ctx, options, marks)
+	if err != nil {
+		a.close()
+		return nil, err
+	}
+	node, err := openHost(ctx, a)
+	if err != nil {
+		a.close()
+		return nil, err
+	}
+	source, err := watch.NewManifests(ctx, options.Manifests, options.NodeName, func(p watch.Problem) {
+		log.Warn("manifest", "problem", p.String())
+	})
+	if err != nil {
+		a.close()
+		return nil, err
+	}
+	a.proxier = proxier.New(proxier.Config{
+		NodeName:      options.NodeName,
+		Plan:          plan.Config{Scheduler: options.Scheduler, BindExternal: options.BindExternal},
+		MinSyncPeriod: options.MinSyncPeriod,
+		MarkBits:      uint8(bits.OnesCount32(marks.Index)),
+		Reconcile:     reconcile.Config{DrainTimeout: options.DrainTimeout, DrainCheck: drainCheck},
+	}, source, node, func(addrs, nodeIPs []netip.Addr) []netip.Addr {
+		picked := host.NodePortAddresses(addrs, nodeIPs, nodePorts)
+		// IPVS serves no loopback address: its packets never leave the host.
+		return slices.DeleteFunc(picked, netip.Addr.IsLoopback)
+	}, doors, log)
+	return a, nil
+}
+
+// doors opens the ways into the kernel.
+func (a *agent) doors(ctx context.Context, options config.Options, marks netfilter.Marks) (reconcile.Doors, error) {
+	ipvs, err := kernel.Open(ctx)
+	if err != nil {
+		return reconcile.Doors{}, err
+	}
+	a.closers = append(a.closers, ipvs.Close)
+	if err := checkScheduler(ctx, ipvs, options.Scheduler); err != nil {
+		return reconcile.Doors{}, err
+	}
+	sets, err := ipsetkernel.Open(ctx)
+	if err != nil {
+		return reconcile.Doors{}, err
+	}
+	a.closers = append(a.closers, sets.Close)
+	routes := ipvsutil.DefaultCaptureRoutes
+	routes.Mark = marks.Capture
+	addresses, err := kernel.OpenAddresses(ctx, routes)
+	if err != nil {
+		return reconcile.Doors{}, err
+	}
+	a.closers = append(a.closers, addresses.Close)
+	rules, err := netfilter.New(ctx, flags(options, marks))
+	if err != nil {
+		return reconcile.Doors{}, err
+	}
+	return reconcile.Doors{IPVS: ipvs, Sets: sets, Addresses: addresses, Rules: rules, Flows: rules}, nil
+}
+
+// flags are the choices that the static rules depend on.
+func flags(options config.Options, marks netfilter.Marks) netfilter.Flags {
+	f := netfilter.DefaultFlags()
+	f.Marks = marks
+	f.IPv6 = hostHasIPv6()
+	f.MasqueradeAll = options.MasqueradeAll
+	f.AcceptInput = options.AcceptInput
+	f.TCPBeLiberal = options.TCPBeLiberal
+	f.MasqueradePorts = netfilter.PortRange{From: options.MasqueradePorts[0], To: options.MasqueradePorts[1]}
+	f.Detector = detector(options)
+	return f
+}
+
+func detector(options config.Options) netfilter.Detector {
+	switch options.LocalMode {
+	case config.BridgeInterface:
+		return netfilter.Detector{Mode: netfilter.DetectBridge, Interface: options.Interface}
+	case config.InterfaceNamePrefix:
+		return netfilter.Detector{Mode: netfilter.DetectInterfacePrefix, Interface: options.Interface}
+	}
+	d := netfilter.Detector{}
+	for _, cidr := range options.ClusterCIDRs {
+		d.Mode = netfilter.DetectCIDR
+		if cidr.Addr().Is6() {
+			d.IPv6 = cidr
+		} else {
+			d.IPv4 = cidr
+		}
+	}
+	return d
+}
+
+// schedulers are all that mainline kernels have.
+var schedulers = []string{"rr", "wrr", "lc", "wlc", "lblc", "lblcr", "sh", "dh", "sed", "nq", "fo", "ovf", "mh"}
+
+// checkScheduler refuses one that the kernel does not have, and lists those that it has.
+func checkScheduler(ctx context.Context, ipvs *kernel.IPVS, name string) error {
+	ok, err := ipvs.HasScheduler(ctx, name)
+	if err != nil || ok {
+		return err
+	}
+	var have []string
+	for _, s := range schedulers {
+		if ok, err := ipvs.HasScheduler(ctx, s); err == nil && ok {
+			have = append(have, s)
+		}
+	}
+	if len(have) == 0 {
+		return errors.New("this kernel has no IPVS scheduler at all")
+	}
+	return exitError{2, fmt.Errorf("--ipvs-scheduler %q: not in this kernel, which has %s", name, strings.Join(have, " "))}
+}
