@@ -108,6 +108,10 @@ type VirtualServer struct {
 	// Persistence is the time in seconds for which a client is sent to the same
 	// real server; zero means none. The netmask is always the full address.
 	Persistence uint32
+	// Foreign is seen on observed servers only: somebody gave it what this project
+	// never does (a netmask or an engine of persistence, persistence of zero
+	// seconds). An update removes that; Do ignores the field.
+	Foreign bool
 }
 
 // String returns the line of the dump language, such as "vs 10.96.0.1:443/tcp rr".
@@ -119,6 +123,9 @@ func (v VirtualServer) String() string {
 	if v.Flags != 0 {
 		s += fmt.Sprintf(" flags %#x", uint32(v.Flags))
 	}
+	if v.Foreign {
+		s += " foreign"
+	}
 	return s
 }
 
@@ -128,10 +135,19 @@ func (v VirtualServer) String() string {
 type RealServer struct {
 	Addr   netip.AddrPort
 	Weight uint32
+	// Foreign is seen on observed servers only: somebody gave it what this project
+	// never does (another forwarding method, connection thresholds). An update
+	// removes that; Do ignores the field.
+	Foreign bool
 }
 
 // String returns "10.244.1.2:8080 w1".
-func (r RealServer) String() string { return fmt.Sprintf("%s w%d", r.Addr, r.Weight) }
+func (r RealServer) String() string {
+	if r.Foreign {
+		return fmt.Sprintf("%s w%d foreign", r.Addr, r.Weight)
+	}
+	return fmt.Sprintf("%s w%d", r.Addr, r.Weight)
+}
 
 // Connections are the counters of a real server that draining looks at. They are
 // read apart from the value and are never compared.
