@@ -4,7 +4,7 @@ import "context"
 
 // Change adds or deletes one member. Adding a member that is there with another
 // mark replaces the mark; adding an equal one is no error. Deleting one that is
-// missing gives fs.ErrNotExist.
+// missing gives ErrNoEntry, which is also fs.ErrNotExist.
 type Change struct {
 	Delete bool
 	Member Member
@@ -21,8 +21,10 @@ func (c Change) String() string {
 
 // Sets is the door to the ipsets of one network namespace. Changes are done in
 // order; each is on its own. Do returns nil when all succeeded, else one error (or
-// nil) a change, in order. Changes of a set that is missing give fs.ErrNotExist;
-// a full set gives ErrFull.
+// nil) a change, in order. Changes of a set that is missing give ErrNoSet, which is
+// also fs.ErrNotExist; a full set gives ErrFull; what the set can't take (Set.Check)
+// gives ErrInvalid. The kernel counts a hash that has grown beyond 1024 buckets in
+// regions, so it may take somewhat more than maxelem. Every error is an *OpError.
 type Sets interface {
 	// Create makes a set that is missing; one that is there with the same
 	// parameters is left alone (hash size may differ), one with other type,
@@ -31,7 +33,8 @@ type Sets interface {
 	// Names lists all sets of the namespace, also foreign ones, in one request.
 	Names(ctx context.Context) ([]string, error)
 	Do(ctx context.Context, changes []Change) []error
-	// Members lists one set: entry to mark (zero where the set has no marks).
+	// Members lists one set: entry to mark (zero where the set has no marks, and
+	// StrangeMark where an entry carries what is never written here).
 	Members(ctx context.Context, set string) (map[Entry]uint32, error)
 	// Destroy removes a set; a missing one is no error, one that a rule uses gives ErrBusy.
 	Destroy(ctx context.Context, set string) error

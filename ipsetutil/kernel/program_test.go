@@ -6,8 +6,11 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"maps"
 	"net/netip"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -150,6 +153,8 @@ func TestCreateLikeKubeProxy(t *testing.T) {
 
 // An independent reader finds the same members.
 func TestOtherReader(t *testing.T) {
+	log.SetOutput(io.Discard) // it logs the attributes it does not know: marks
+	defer log.SetOutput(os.Stderr)
 	c := open(t)
 	fill(t, c)
 	other, err := vishnetlink.NewHandle()
