@@ -64,8 +64,8 @@ func (l *Log) next() <-chan struct{} {
 }
 
 // tail is the end of the log for an error message.
-func (l *Log) tail(n int) string {
-	lines := l.Last(n, nil)
+func (l *Log) tail() string {
+	lines := l.Last(20, nil)
 	if len(lines) == 0 {
 		return "it wrote nothing"
 	}

@@ -52,7 +52,7 @@ func (p *Process) Stop(ctx context.Context) error {
 		return err
 	}
 	if p.err != nil {
-		return fmt.Errorf("%v, after SIGTERM: %w; %s", p, p.err, p.Log.tail(20))
+		return fmt.Errorf("%v, after SIGTERM: %w; %s", p, p.err, p.Log.tail())
 	}
 	return nil
 }
@@ -63,7 +63,7 @@ func (p *Process) Kill(ctx context.Context) error { return p.signal(ctx, syscall
 func (p *Process) signal(ctx context.Context, s syscall.Signal) error {
 	select {
 	case <-p.exited:
-		return fmt.Errorf("%v had ended by itself: %w; %s", p, p.ended(), p.Log.tail(20))
+		return fmt.Errorf("%v had ended by itself: %w; %s", p, p.ended(), p.Log.tail())
 	default:
 	}
 	if err := p.cmd.Process.Signal(s); err != nil {
@@ -73,7 +73,7 @@ func (p *Process) signal(ctx context.Context, s syscall.Signal) error {
 	case <-p.exited:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("%v: still there after %v: %w; %s", p, s, context.Cause(ctx), p.Log.tail(20))
+		return fmt.Errorf("%v: still there after %v: %w; %s", p, s, context.Cause(ctx), p.Log.tail())
 	}
 }
 

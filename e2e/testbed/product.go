@@ -81,9 +81,9 @@ func (p *product) Settle(ctx context.Context, revision string) error {
 		select {
 		case <-next:
 		case <-p.process.Exited():
-			return fmt.Errorf("%v ended: %w; %s", p.process, p.process.ended(), p.log.tail(20))
+			return fmt.Errorf("%v ended: %w; %s", p.process, p.process.ended(), p.log.tail())
 		case <-ctx.Done():
-			return fmt.Errorf("%v has not settled at revision %s: %w; %s", p.process, revision, context.Cause(ctx), p.log.tail(20))
+			return fmt.Errorf("%v has not settled at revision %s: %w; %s", p.process, revision, context.Cause(ctx), p.log.tail())
 		}
 	}
 }

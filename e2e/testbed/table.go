@@ -79,7 +79,6 @@ func (p pair[T]) of(f Family) T {
 
 // The ranges of the cluster.
 var (
-	podRange     = prefixes("10.244.0.0/16", "fd44::/48")
 	serviceRange = prefixes("10.96.0.0/16", "fd96::/108")
 	lbRange      = prefixes("203.0.113.0/24", "fd20:113::/64")
 	gateway      = addrs("172.30.0.1", "fd30::1")
