@@ -75,7 +75,7 @@ func (r *Rules) add(ctx context.Context, flags Flags, ipv6 bool) error {
 
 // ipv6Off says why the namespace has no IPv6, or nil.
 func ipv6Off() error {
-	if _, err := os.Stat("/proc/net/if_inet6"); err != nil {
+	if _, err := os.Stat("/proc/thread-self/net/if_inet6"); err != nil {
 		return fmt.Errorf("IPv6 is off: %w", err)
 	}
 	off, err := os.ReadFile("/proc/sys/net/ipv6/conf/all/disable_ipv6")
