@@ -29,7 +29,8 @@ type Missing struct {
 // PreflightError lists what the node lacks.
 type PreflightError []Missing
 
-// Error is one line, such as "node lacks ip_vs: no such file or directory (modprobe ip_vs)".
+// Error is one line, such as "node lacks ip_vs: kernel has no IPVS: no such file or
+// directory (modprobe ip_vs)".
 func (e PreflightError) Error() string {
 	parts := make([]string, len(e))
 	for i, m := range e {
@@ -109,22 +110,27 @@ func probeDummy(context.Context) error {
 	link := &vnetlink.Dummy{LinkAttrs: attrs}
 	// One that is there was left by a probe that was killed.
 	if err := vnetlink.LinkAdd(link); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
+		return fmt.Errorf("kernel cannot make dummy devices: %w", err)
 	}
 	return vnetlink.LinkDel(link)
 }
 
 // probeIPVS asks for the netlink family of IPVS; the kernel loads ip_vs for it.
 func probeIPVS(context.Context) error {
-	_, err := vnetlink.GenlFamilyGet("IPVS")
-	return err
+	if _, err := vnetlink.GenlFamilyGet("IPVS"); err != nil {
+		return fmt.Errorf("kernel has no IPVS: %w", err)
+	}
+	return nil
 }
 
 // probeIPSet asks for the protocol version. Version 6 is that of every ipset since 2011.
 func probeIPSet(context.Context) error {
 	protocol, _, err := vnetlink.IpsetProtocol()
-	if err == nil && protocol < 6 {
-		err = fmt.Errorf("protocol version %d, want 6", protocol)
+	if err != nil {
+		return fmt.Errorf("kernel has no ipset: %w", err)
 	}
-	return err
+	if protocol < 6 {
+		return fmt.Errorf("ipset protocol version %d, want 6", protocol)
+	}
+	return nil
 }
