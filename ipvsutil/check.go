@@ -48,7 +48,7 @@ func (k Key) Check() error { return k.check(true) }
 // check does not look at what only a new server needs when it is lenient.
 func (k Key) check(lenient bool) error {
 	addr := k.Addr.Addr()
-	if err := checkServerAddr(addr); err != nil {
+	if err := checkServerAddr(addr, lenient); err != nil {
 		return err
 	}
 	switch {
@@ -82,7 +82,7 @@ func (v VirtualServer) checkOptions() error {
 
 func (r RealServer) check(key Key, deleting bool) error {
 	addr := r.Addr.Addr()
-	if err := checkServerAddr(addr); err != nil {
+	if err := checkServerAddr(addr, deleting); err != nil {
 		return err
 	}
 	switch {
@@ -97,12 +97,13 @@ func (r RealServer) check(key Key, deleting bool) error {
 	return nil
 }
 
-// checkServerAddr wants the one form of an address that == can compare.
-func checkServerAddr(addr netip.Addr) error {
+// checkServerAddr wants the one form of an address that == can compare. A strange
+// server may have the other, which is no reason not to read or delete it.
+func checkServerAddr(addr netip.Addr, lenient bool) error {
 	switch {
 	case !addr.IsValid():
 		return invalid("no address")
-	case addr.Is4In6():
+	case addr.Is4In6() && !lenient:
 		return invalid("IPv4 address in IPv6 form")
 	case addr.Zone() != "":
 		return invalid("address with a zone")

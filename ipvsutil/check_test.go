@@ -47,6 +47,7 @@ func TestOpCheck(t *testing.T) {
 		"real port zero":    {Op{Verb: CreateRealServer, Server: four, Real: real("10.244.0.1:0", 1)}, "port"},
 		"other family":      {Op{Verb: CreateRealServer, Server: four, Real: real("[fd00::1]:80", 1)}, "family"},
 		"real mapped":       {Op{Verb: CreateRealServer, Server: four, Real: real("[::ffff:10.0.0.1]:80", 1)}, "IPv4"},
+		"delete mapped":     {Op{Verb: DeleteVirtualServer, Server: VirtualServer{Key: key("[::ffff:10.0.0.1]:1", TCP)}}, ""},
 		"real zone":         {Op{Verb: DeleteRealServer, Server: four, Real: real("[fe80::1%lo]:80", 1)}, "zone"},
 		"mark, port zero":   {Op{Verb: CreateRealServer, Server: VirtualServer{Key: MarkKey(7, false)}, Real: real("10.244.0.1:0", 1)}, ""},
 		"no verb":           {Op{Server: four}, "verb"},
