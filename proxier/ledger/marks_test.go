@@ -110,20 +110,58 @@ func TestMarksExhausted(t *testing.T) {
 	}
 }
 
-// TestMarkFreedByTheSameChange serves it, when it is the last.
+// TestLocalOnlyOnce: a Service is named once, however many of its ports lack a mark.
+func TestLocalOnlyOnce(t *testing.T) {
+	l := New(0, 1)
+	l.Replace(numbered(0), shortCircuit("203.0.113.1:80"))
+	c := shortCircuit("203.0.113.2:80")
+	other := renamed(shortCircuit("203.0.113.2:81"), "other")
+	c.Frontends = append(c.Frontends, other.Frontends...)
+	c.ShortCircuits = append(c.ShortCircuits, other.ShortCircuits...)
+	l.Replace(numbered(1), c)
+	if got := l.LocalOnly(); !slices.Equal(got, []plan.ServiceName{numbered(1).Name}) {
+		t.Errorf("local-only are %v, want %v once", got, numbered(1).Name)
+	}
+}
+
+// renamed gives the one port of claims another name.
+func renamed(c plan.Claims, name string) plan.Claims {
+	c.Frontends[0].Port.Name, c.ShortCircuits[0].Port.Name = name, name
+	return c
+}
+
+// TestMarkFreedByTheSameChange serves it, when it is the last; what is equal
+// afterwards is not touched.
 func TestMarkFreedByTheSameChange(t *testing.T) {
 	l := New(0, 1)
 	l.Replace(numbered(0), shortCircuit("203.0.113.1:80"))
-	other := shortCircuit("203.0.113.1:80")
-	other.Frontends[0].Port.Name, other.ShortCircuits[0].Port.Name = "other", "other"
+	touched := l.Replace(numbered(0), renamed(shortCircuit("203.0.113.1:80"), "same"))
+	if touched.Len() != 0 {
+		t.Errorf("touched %+v, but only the port's name is another", touched)
+	}
+
+	other := renamed(shortCircuit("203.0.113.1:80"), "other")
 	other.ShortCircuits[0].Server.Scheduler = "lc"
-	touched := l.Replace(numbered(0), other)
+	touched = l.Replace(numbered(0), other)
 	s, ok := l.Server(ipvsutil.MarkKey(1, false))
 	if !ok || s.Scheduler != "lc" || mark(l, "203.0.113.1:80") != 1 {
 		t.Errorf("server of mark 1: %+v, %v; entry's mark %d", s, ok, mark(l, "203.0.113.1:80"))
 	}
 	if _, ok := touched.Servers[s.Key]; !ok || len(touched.Servers) != 1 || len(touched.Members) != 0 {
 		t.Errorf("touched %+v, want the server of mark 1 alone", touched)
+	}
+}
+
+// TestShortCircuitAlone: also one without any frontend goes with its Service.
+func TestShortCircuitAlone(t *testing.T) {
+	l := New(0, 4)
+	l.Replace(numbered(0), plan.Claims{ShortCircuits: shortCircuit("203.0.113.1:80").ShortCircuits})
+	if n := len(l.All().Servers); n != 1 {
+		t.Errorf("%d servers, want the one of the mark", n)
+	}
+	l.Remove(numbered(0).Name)
+	if err := l.checkEmpty(); err != nil {
+		t.Error(err)
 	}
 }
 
