@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 
 	"golang.org/x/sys/unix"
 
@@ -59,12 +58,12 @@ func (k *IPVS) Timeouts(ctx context.Context) (ipvsutil.Timeouts, error) {
 }
 
 // SetTimeouts changes IPVS's idle limits of connections; zero leaves one as it is.
-// The kernel refuses more than its clock can count with EINVAL.
+// More than ipvsutil.MaxTimeout gives EINVAL.
 func (k *IPVS) SetTimeouts(ctx context.Context, t ipvsutil.Timeouts) error {
 	var body netlink.Attributes
 	body.AppendGenericHeader(cmdSetConfig, ipvsVersion)
 	for i, seconds := range []uint32{t.TCP, t.TCPFin, t.UDP} {
-		if seconds > math.MaxInt32 {
+		if seconds > ipvsutil.MaxTimeout {
 			return &ipvsutil.OpError{Op: "set", Object: "IPVS timeouts", Err: unix.EINVAL}
 		}
 		if seconds != 0 {
