@@ -482,3 +482,23 @@ func TestLinkedFolder(t *testing.T) {
 	f.wantState("a", "[10.96.0.22]")
 	f.wantDirty(f.write("a.yaml", serviceYAML("a", "10.96.0.3")), "a")
 }
+
+// TestSampleManifests: the objects of the demo are read without a complaint.
+func TestSampleManifests(t *testing.T) {
+	f := &folder{t: t, dir: filepath.Join("..", "..", "deploy", "manifests")}
+	f.start()
+	f.wantProblems()
+	f.wantState("echo", "[10.96.0.10 fd96::10]"+
+		" 10.244.1.10:8080 10.244.2.10:8080 10.244.3.10:8080 [fd44:0:0:1::10]:8080 [fd44:0:0:2::10]:8080 [fd44:0:0:3::10]:8080"+
+		" 10.244.1.10:8080 10.244.2.10:8080 10.244.3.10:8080 [fd44:0:0:1::10]:8080 [fd44:0:0:2::10]:8080 [fd44:0:0:3::10]:8080")
+	if got := fmt.Sprint(f.m.Names()); got != "[default/echo default/echo-lb default/echo-lb-local default/echo-nodeport]" {
+		t.Errorf("Services %s", got)
+	}
+	local, _ := f.m.Service(plan.ServiceName{Namespace: "default", Name: "echo-lb-local"})
+	if !local.ExternalLocal || local.HealthCheckNodePort != 32000 || fmt.Sprint(local.LoadBalancerIPs) != "[203.0.113.11]" {
+		t.Errorf("echo-lb-local is %+v", local)
+	}
+	if n, ok := f.m.Node(); !ok || n.Zone != "a" || fmt.Sprint(n.IPs, n.PodCIDRs) != "[172.30.0.2 fd30::2] [10.244.1.0/24 fd44:0:0:1::/64]" {
+		t.Errorf("node %+v, %v", n, ok)
+	}
+}

@@ -3,7 +3,9 @@ package watch
 import (
 	"cmp"
 	"fmt"
+	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // Problem is something that was read and cannot be used: where it stands, which
@@ -84,6 +86,20 @@ func clip(s string) string {
 	if len(s) > most {
 		s = strings.ToValidUTF8(s[:most], "") + "..."
 	}
-	quoted := fmt.Sprintf("%q", s)
-	return quoted[1 : len(quoted)-1]
+	if strings.IndexFunc(s, unprintable) < 0 {
+		return s
+	}
+	var out strings.Builder
+	for _, r := range s {
+		if unprintable(r) {
+			out.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
+		} else {
+			out.WriteRune(r)
+		}
+	}
+	return out.String()
 }
+
+// unprintable finds what would spoil a line of a log; U+FFFD stands for bytes that
+// are no text.
+func unprintable(r rune) bool { return !strconv.IsPrint(r) || r == utf8.RuneError }

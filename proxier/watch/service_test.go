@@ -150,7 +150,9 @@ func TestService(t *testing.T) {
 			},
 			problems: []string{"203.0.113.4: ipMode Odd is unknown", "load balancer x: is not an IP"}},
 		{name: "stale load balancer status of a ClusterIP Service counts",
-			in:   func(s *corev1.Service) { s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "203.0.113.1"}} },
+			in: func(s *corev1.Service) {
+				s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "203.0.113.1"}}
+			},
 			want: func(p *plan.Service) { p.LoadBalancerIPs = addrs("203.0.113.1") }},
 		{name: "Statement65 source ranges with blanks and host bits",
 			in:   func(s *corev1.Service) { s.Spec.LoadBalancerSourceRanges = []string{"  192.0.2.200/24 ", "fd00::1/8"} },
@@ -208,10 +210,14 @@ func TestService(t *testing.T) {
 			in:   func(s *corev1.Service) { s.Spec.SessionAffinity = "ClientIP" },
 			want: func(p *plan.Service) { p.Persistence = 10800 }},
 		{name: "affinity",
-			in:   func(s *corev1.Service) { s.Spec.SessionAffinity, s.Spec.SessionAffinityConfig = "ClientIP", affinity(10) },
+			in: func(s *corev1.Service) {
+				s.Spec.SessionAffinity, s.Spec.SessionAffinityConfig = "ClientIP", affinity(10)
+			},
 			want: func(p *plan.Service) { p.Persistence = 10 }},
 		{name: "negative affinity",
-			in:       func(s *corev1.Service) { s.Spec.SessionAffinity, s.Spec.SessionAffinityConfig = "ClientIP", affinity(-5) },
+			in: func(s *corev1.Service) {
+				s.Spec.SessionAffinity, s.Spec.SessionAffinityConfig = "ClientIP", affinity(-5)
+			},
 			want:     func(p *plan.Service) { p.Persistence = 10800 },
 			problems: []string{"sessionAffinityConfig: -5 seconds are not in 1-86400"}},
 		{name: "affinity config without affinity", in: func(s *corev1.Service) { s.Spec.SessionAffinityConfig = affinity(10) }},
