@@ -25,6 +25,14 @@ type Addresses interface {
 // ipvsutil.Addresses. Each call of new has to give an empty namespace whose
 // loopback is up; it is called by the goroutine that then uses the door.
 func RunAddresses(t *testing.T, open func(t *testing.T) Addresses) {
+	RunAddressesWithoutDevice(t, open)
+	t.Run("NoDevice", func(t *testing.T) { testNoDevice(t, open(t)) })
+	t.Run("DeviceGone", func(t *testing.T) { testDeviceGone(t, open(t)) })
+}
+
+// RunAddressesWithoutDevice is RunAddresses for a door whose bound addresses do not
+// depend on the device.
+func RunAddressesWithoutDevice(t *testing.T, open func(t *testing.T) Addresses) {
 	for name, test := range map[string]func(*testing.T, Addresses){
 		"EnsureTwice":    testEnsureTwice,
 		"Bind":           testBind,
@@ -33,8 +41,6 @@ func RunAddresses(t *testing.T, open func(t *testing.T) Addresses) {
 		"InBatches":      testInBatches,
 		"MixedResults":   testMixedResults,
 		"Invalid":        testInvalid,
-		"NoDevice":       testNoDevice,
-		"DeviceGone":     testDeviceGone,
 		"Cleanup":        testCleanup,
 		"Cancelled":      testCancelled,
 	} {

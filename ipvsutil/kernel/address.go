@@ -25,9 +25,10 @@ const handleTimeout = 10 * time.Second
 // Addresses is the door to the addresses of one network namespace: the one that
 // the thread was in which opened it. It may be used by several goroutines.
 type Addresses struct {
-	routes ipvsutil.CaptureRoutes
-	socket *netlink.Socket  // addresses and routes, in batches
-	handle *vnetlink.Handle // links and rules, one at a time
+	routes  ipvsutil.CaptureRoutes
+	byRoute bool             // see BindByRoute
+	socket  *netlink.Socket  // addresses and routes, in batches
+	handle  *vnetlink.Handle // links and rules, one at a time
 }
 
 var _ ipvsutil.Addresses = (*Addresses)(nil)
@@ -74,15 +75,31 @@ func (a *Addresses) Ensure(ctx context.Context) error {
 
 // Bind implements ipvsutil.Addresses.
 func (a *Addresses) Bind(ctx context.Context, addrs []netip.Addr) []error {
-	return a.bindOrUnbind(ctx, "bind", unix.RTM_NEWADDR, addrs, bindError)
+	if a.byRoute {
+		return a.addRoutes(ctx, "bind", a.bindRoutes(), addrs)
+	}
+	return a.changeAddresses(ctx, "bind", unix.RTM_NEWADDR, addrs, bindError)
 }
 
-// Unbind implements ipvsutil.Addresses.
+// Unbind implements ipvsutil.Addresses. What is not bound in the way of this start
+// may be bound in the other one, see BindByRoute.
 func (a *Addresses) Unbind(ctx context.Context, addrs []netip.Addr) []error {
-	return a.bindOrUnbind(ctx, "unbind", unix.RTM_DELADDR, addrs, unbindError)
+	ways := []func([]netip.Addr) []error{
+		func(addrs []netip.Addr) []error {
+			return a.changeAddresses(ctx, "unbind", unix.RTM_DELADDR, addrs, unbindError)
+		},
+		func(addrs []netip.Addr) []error {
+			return a.deleteRoutes(ctx, "unbind", a.bindRoutes(), addrs)
+		},
+	}
+	if a.byRoute {
+		slices.Reverse(ways)
+	}
+	return retryMissing(addrs, ways[0](addrs), ways[1])
 }
 
-func (a *Addresses) bindOrUnbind(ctx context.Context, op string, kind uint16, addrs []netip.Addr, explain func(netip.Addr, error) error) []error {
+// changeAddresses sends one RTM_NEWADDR or RTM_DELADDR an address.
+func (a *Addresses) changeAddresses(ctx context.Context, op string, kind uint16, addrs []netip.Addr, explain func(netip.Addr, error) error) []error {
 	if len(addrs) == 0 {
 		return nil
 	}
@@ -164,12 +181,23 @@ func isNoIPv6(err error) bool {
 
 // Bound implements ipvsutil.Addresses; the addresses are sorted. What no Service
 // can have, such as the link-local address of IPv6, is left out, and so is whatever
-// has not the full length.
+// has not the full length. Both ways of binding count, see BindByRoute.
 func (a *Addresses) Bound(ctx context.Context) ([]netip.Addr, error) {
-	return a.list(ctx, "bound addresses", a.dumpBound)
+	return a.list(ctx, "bound addresses", func(ctx context.Context) ([]netip.Addr, error) {
+		onDevice, err := a.dumpAddresses(ctx)
+		if err != nil {
+			return nil, err
+		}
+		byRoute, err := a.dumpRoutes(ctx, a.bindRoutes())
+		if err != nil {
+			return nil, err
+		}
+		return append(onDevice, byRoute...), nil
+	})
 }
 
-func (a *Addresses) dumpBound(ctx context.Context) ([]netip.Addr, error) {
+// dumpAddresses lists the addresses on the device.
+func (a *Addresses) dumpAddresses(ctx context.Context) ([]netip.Addr, error) {
 	index, err := a.deviceIndex(ctx)
 	if errors.Is(err, ipvsutil.ErrNoDevice) {
 		return nil, nil

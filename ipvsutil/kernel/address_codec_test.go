@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io/fs"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -119,11 +120,11 @@ func TestAddressErrors(t *testing.T) {
 		"not bound":        {unbindError(v4, unix.EADDRNOTAVAIL), []error{fs.ErrNotExist, unix.EADDRNOTAVAIL}, nil},
 		"unbind no device": {unbindError(v4, unix.ENODEV), []error{fs.ErrNotExist, ipvsutil.ErrNoDevice}, nil},
 		"unbind refused":   {unbindError(v4, unix.EPERM), []error{unix.EPERM, fs.ErrPermission}, []error{fs.ErrNotExist}},
-		"captured already": {captureError(v4, unix.EEXIST), []error{fs.ErrExist}, nil},
-		"capture disabled": {captureError(v6, unix.EACCES), []error{ipvsutil.ErrIPv6Disabled}, nil},
-		"lo is down":       {captureError(v4, unix.ENETDOWN), []error{unix.ENETDOWN}, nil},
-		"not captured":     {releaseError(v4, unix.ESRCH), []error{fs.ErrNotExist, unix.ESRCH}, nil},
-		"release refused":  {releaseError(v4, unix.EPERM), []error{unix.EPERM}, []error{fs.ErrNotExist}},
+		"captured already": {addRouteError(v4, unix.EEXIST), []error{fs.ErrExist}, nil},
+		"capture disabled": {addRouteError(v6, unix.EACCES), []error{ipvsutil.ErrIPv6Disabled}, nil},
+		"lo is down":       {addRouteError(v4, unix.ENETDOWN), []error{unix.ENETDOWN}, nil},
+		"not captured":     {deleteRouteError(v4, unix.ESRCH), []error{fs.ErrNotExist, unix.ESRCH}, nil},
+		"release refused":  {deleteRouteError(v4, unix.EPERM), []error{unix.EPERM}, []error{fs.ErrNotExist}},
 	} {
 		for _, want := range c.want {
 			if !errors.Is(c.got, want) {
@@ -135,6 +136,30 @@ func TestAddressErrors(t *testing.T) {
 				t.Errorf("%s: %v is %v", name, c.got, not)
 			}
 		}
+	}
+}
+
+// Only what was missing is tried again, and each error stays in its place.
+func TestAddressRetryMissing(t *testing.T) {
+	addrs := []netip.Addr{netip.MustParseAddr("10.96.0.1"), netip.MustParseAddr("10.96.0.2"), netip.MustParseAddr("10.96.0.3"), netip.MustParseAddr("10.96.0.4")}
+	first := []error{nil, fs.ErrNotExist, unix.EPERM, fs.ErrNotExist}
+	var tried []netip.Addr
+	again := func(result ...error) func([]netip.Addr) []error {
+		return func(a []netip.Addr) []error {
+			tried = a
+			return result
+		}
+	}
+	got := retryMissing(addrs, slices.Clone(first), again(nil, unix.EBUSY))
+	if want := []error{nil, nil, unix.EPERM, unix.EBUSY}; !slices.Equal(got, want) || !slices.Equal(tried, []netip.Addr{addrs[1], addrs[3]}) {
+		t.Errorf("got %v, want %v; tried %v", got, want, tried)
+	}
+	if got := retryMissing(addrs, []error{nil, fs.ErrNotExist, nil, fs.ErrNotExist}, again()); got != nil {
+		t.Errorf("all done in the end gives %v", got)
+	}
+	tried = nil
+	if got := retryMissing(addrs, nil, again()); got != nil || tried != nil {
+		t.Errorf("all done at once gives %v, tried %v", got, tried)
 	}
 }
 

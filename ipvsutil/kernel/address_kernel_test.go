@@ -62,6 +62,41 @@ func TestAddressConformance(t *testing.T) {
 	})
 }
 
+func TestAddressByRouteConformance(t *testing.T) {
+	conformance.RunAddressesWithoutDevice(t, func(t *testing.T) conformance.Addresses {
+		newAddressSpace(t)
+		a := openAddresses(t)
+		a.BindByRoute()
+		return a
+	})
+}
+
+// A start that binds in the other way than the one before sees and removes what that left.
+func TestAddressBindingsChange(t *testing.T) {
+	newAddressSpace(t)
+	ctx := t.Context()
+	byAddress, byRoute := openAddresses(t), openAddresses(t)
+	byRoute.BindByRoute()
+	if err := byAddress.Ensure(ctx); err != nil {
+		t.Fatal(err)
+	}
+	addrs := []netip.Addr{netip.MustParseAddr("10.96.0.1"), netip.MustParseAddr("fd00::1")}
+	for name, c := range map[string][2]*Addresses{"to route": {byAddress, byRoute}, "to address": {byRoute, byAddress}} {
+		if errs := c[0].Bind(ctx, addrs); errs != nil {
+			t.Fatalf("%s: bind: %v", name, errs)
+		}
+		if got, err := c[1].Bound(ctx); err != nil || !slices.Equal(got, addrs) {
+			t.Errorf("%s: bound %v, %v; want %v", name, got, err, addrs)
+		}
+		if errs := c[1].Unbind(ctx, addrs); errs != nil {
+			t.Errorf("%s: unbind: %v", name, errs)
+		}
+		if got, err := c[1].Bound(ctx); err != nil || len(got) != 0 {
+			t.Errorf("%s: bound afterwards %v, %v", name, got, err)
+		}
+	}
+}
+
 // The device stays down, and what a second Ensure finds it does not touch.
 func TestAddressEnsureWritesOnce(t *testing.T) {
 	handle := newAddressSpace(t)

@@ -19,20 +19,30 @@ const loopbackIndex = 1
 
 // Capture implements ipvsutil.Addresses.
 func (a *Addresses) Capture(ctx context.Context, addrs []netip.Addr) []error {
-	return a.batch(ctx, "capture", addrs, func(addr netip.Addr) netlink.Request {
-		return routeRequest(unix.RTM_NEWROUTE, a.routes, addr)
-	}, captureError)
+	return a.addRoutes(ctx, "capture", a.routes, addrs)
 }
 
 // Release implements ipvsutil.Addresses. Only a route with our protocol number is removed.
 func (a *Addresses) Release(ctx context.Context, addrs []netip.Addr) []error {
-	return a.batch(ctx, "release", addrs, func(addr netip.Addr) netlink.Request {
-		return routeRequest(unix.RTM_DELROUTE, a.routes, addr)
-	}, releaseError)
+	return a.deleteRoutes(ctx, "release", a.routes, addrs)
 }
 
-// captureError gives the kernel's answer to RTM_NEWROUTE its meaning.
-func captureError(addr netip.Addr, err error) error {
+// addRoutes adds one local route an address to the table of routes.
+func (a *Addresses) addRoutes(ctx context.Context, op string, routes ipvsutil.CaptureRoutes, addrs []netip.Addr) []error {
+	return a.batch(ctx, op, addrs, func(addr netip.Addr) netlink.Request {
+		return routeRequest(unix.RTM_NEWROUTE, routes, addr)
+	}, addRouteError)
+}
+
+// deleteRoutes deletes what addRoutes added.
+func (a *Addresses) deleteRoutes(ctx context.Context, op string, routes ipvsutil.CaptureRoutes, addrs []netip.Addr) []error {
+	return a.batch(ctx, op, addrs, func(addr netip.Addr) netlink.Request {
+		return routeRequest(unix.RTM_DELROUTE, routes, addr)
+	}, deleteRouteError)
+}
+
+// addRouteError gives the kernel's answer to RTM_NEWROUTE its meaning.
+func addRouteError(addr netip.Addr, err error) error {
 	switch {
 	case addr.Is6() && isNoIPv6(err), addr.Is6() && errors.Is(err, unix.EACCES):
 		return fmt.Errorf("%w on lo: %w", ipvsutil.ErrIPv6Disabled, err)
@@ -42,8 +52,8 @@ func captureError(addr netip.Addr, err error) error {
 	return err
 }
 
-// releaseError gives the kernel's answer to RTM_DELROUTE its meaning.
-func releaseError(_ netip.Addr, err error) error {
+// deleteRouteError gives the kernel's answer to RTM_DELROUTE its meaning.
+func deleteRouteError(_ netip.Addr, err error) error {
 	if errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("%w (%w)", fs.ErrNotExist, err)
 	}
@@ -53,14 +63,17 @@ func releaseError(_ netip.Addr, err error) error {
 // Captured implements ipvsutil.Addresses; the addresses are sorted. Routes of the
 // table that carry another protocol number are not ours and left out.
 func (a *Addresses) Captured(ctx context.Context) ([]netip.Addr, error) {
-	return a.list(ctx, "captured addresses", a.dumpCaptured)
+	return a.list(ctx, "captured addresses", func(ctx context.Context) ([]netip.Addr, error) {
+		return a.dumpRoutes(ctx, a.routes)
+	})
 }
 
-func (a *Addresses) dumpCaptured(ctx context.Context) ([]netip.Addr, error) {
+// dumpRoutes lists our local routes in the table of routes.
+func (a *Addresses) dumpRoutes(ctx context.Context, routes ipvsutil.CaptureRoutes) ([]netip.Addr, error) {
 	var addrs []netip.Addr
 	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
-		err := a.socket.Dump(ctx, routeDump(family, a.routes), func(body []byte) error {
-			addr, ok, err := parseRoute(body, family, a.routes)
+		err := a.socket.Dump(ctx, routeDump(family, routes), func(body []byte) error {
+			addr, ok, err := parseRoute(body, family, routes)
 			if ok {
 				addrs = append(addrs, addr)
 			}
@@ -87,7 +100,7 @@ func routeHeader(family, bits, protocol, scope, kind uint8) []byte {
 }
 
 // routeRequest encodes RTM_NEWROUTE (strict: what exists is an error) or
-// RTM_DELROUTE of the local full-length route in the table of the captured.
+// RTM_DELROUTE of the local full-length route in a table.
 func routeRequest(kind uint16, routes ipvsutil.CaptureRoutes, addr netip.Addr) netlink.Request {
 	scope := uint8(unix.RT_SCOPE_UNIVERSE) // IPv6 routes have no scope
 	if addr.Is4() {
