@@ -46,10 +46,10 @@ var directions = map[string][]string{
 // pure packages compute: no network, process, file, clock or Kubernetes client.
 var pure = []string{"proxier/plan", "proxier/ledger", "ipvsutil", "ipsetutil"}
 
-// pureImports is what they may import of the standard library. Of time they may use
-// what clockless names, of net only addresses.
+// pureImports is what they may import of the standard library; of some packages
+// only the values (valuesOf).
 var pureImports = []string{
-	"cmp", "context", "errors", "fmt", "io/fs", "iter", "maps", "net/netip", "slices", "strings", "time",
+	"cmp", "context", "errors", "fmt", "io/fs", "iter", "maps", "net/netip", "slices", "strings", "syscall", "time",
 }
 
 // listed is what is needed of "go list -json".

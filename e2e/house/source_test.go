@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -18,10 +19,14 @@ const (
 	maxFunctionLines = 60
 )
 
-// clockless is what pure packages may use of time: values, not the clock.
-var clockless = []string{"Time", "Duration", "Nanosecond", "Microsecond", "Millisecond", "Second", "Minute", "Hour"}
+// valuesOf says which names of a package are mere values, so that pure packages may
+// use them: times but not the clock, error numbers but not calls.
+var valuesOf = map[string]*regexp.Regexp{
+	"time":    regexp.MustCompile("^(Time|Duration|Nanosecond|Microsecond|Millisecond|Second|Minute|Hour)$"),
+	"syscall": regexp.MustCompile("^(Errno|E[A-Z0-9]+)$"),
+}
 
-// TestSources holds sizes, comments and clocks of every file that is no test,
+// TestSources holds sizes, comments and pureness of every file that is no test,
 // whatever its module and build tags.
 func TestSources(t *testing.T) {
 	root := "../.."
@@ -94,8 +99,8 @@ func sourceProblems(dir string, text []byte) (problems []string, hasDoc bool) {
 		}
 	}
 	if slices.Contains(pure, dir) {
-		for _, use := range clocks(file) {
-			report(use.Pos(), "the package is pure, but uses time.%s", use.Name)
+		for _, use := range impure(file) {
+			report(use.Pos(), "the package is pure, but uses %s.%s", use.X, use.Sel)
 		}
 	}
 	return problems, file.Doc != nil
@@ -148,16 +153,20 @@ func receiver(d *ast.FuncDecl) *ast.Ident {
 	}
 }
 
-// clocks returns the uses of package time that may read the clock or wait.
-func clocks(file *ast.File) []*ast.Ident {
-	var uses []*ast.Ident
+// impure returns the uses of packages that have values, of what is no value.
+func impure(file *ast.File) []*ast.SelectorExpr {
+	var uses []*ast.SelectorExpr
 	ast.Inspect(file, func(n ast.Node) bool {
 		selector, ok := n.(*ast.SelectorExpr)
 		if !ok {
 			return true
 		}
-		if x, ok := selector.X.(*ast.Ident); ok && x.Name == "time" && !slices.Contains(clockless, selector.Sel.Name) {
-			uses = append(uses, selector.Sel)
+		x, ok := selector.X.(*ast.Ident)
+		if !ok {
+			return true
+		}
+		if values, ok := valuesOf[x.Name]; ok && !values.MatchString(selector.Sel.Name) {
+			uses = append(uses, selector)
 		}
 		return true
 	})
@@ -186,6 +195,8 @@ func TestSourceRulesBite(t *testing.T) {
 		{"function at the limit", "p", head + "func f() {\n" + strings.Repeat("\n", maxFunctionLines-2) + "}\n", ""},
 		{"clock", "proxier/plan", head + "import \"time\"\nvar now = time.Now\n", "time.Now"},
 		{"time as a value", "proxier/plan", head + "import \"time\"\nvar t time.Time\n", ""},
+		{"call", "ipvsutil", head + "import \"syscall\"\nvar kill = syscall.Kill\n", "syscall.Kill"},
+		{"error number", "ipvsutil", head + "import \"syscall\"\nvar err error = syscall.EINVAL\n", ""},
 		{"clock elsewhere", "proxier", head + "import \"time\"\nvar now = time.Now\n", ""},
 		{"no Go", "p", "packet p", "expected 'package'"},
 	} {
