@@ -221,7 +221,7 @@ func (v *service) sliceOf(f testbed.Family, n int, ports []servicePort, endpoint
 	s := &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "default",
-			Name:      fmt.Sprintf("%s-%v-%d", v.name(), f, n),
+			Name:      fmt.Sprintf("%s-%d-%d", v.name(), f, n),
 			Labels:    map[string]string{discoveryv1.LabelServiceName: v.name()},
 		},
 		AddressType: discoveryv1.AddressType(f.String()),

@@ -17,7 +17,7 @@ const ResultsDir = "/results"
 var dumpCommands = [][]string{
 	{"ipvsadm", "-Ln"},
 	{"ipvsadm", "-Lnc"},
-	{"ipset", "list"},
+	{"ipset", "save"},
 	{"iptables-save"},
 	{"ip6tables-save"},
 	{"ip", "address"},
@@ -34,6 +34,7 @@ func (l *Lab) Dump(node string) (path, text string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	var b strings.Builder
+	fmt.Fprintf(&b, "#### log of the proxy\n%s\n", strings.Join(l.Proxy(node).Log().Last(40, nil), "\n"))
 	for _, c := range dumpCommands {
 		out, err := l.Host(node).Exec(ctx, c[0], c[1:]...)
 		fmt.Fprintf(&b, "#### %s\n%s\n", strings.Join(c, " "), strings.TrimRight(out, "\n"))
@@ -41,7 +42,6 @@ func (l *Lab) Dump(node string) (path, text string, err error) {
 			fmt.Fprintf(&b, "%v\n", err)
 		}
 	}
-	fmt.Fprintf(&b, "#### log of the proxy\n%s\n", strings.Join(l.Proxy(node).Log().Last(100, nil), "\n"))
 	dir := ResultsDir
 	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
 		dir = os.TempDir()
