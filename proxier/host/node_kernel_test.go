@@ -205,6 +205,24 @@ func TestWatchDevice(t *testing.T) {
 	next(t, events, NodeAddresses)
 }
 
+// A full buffer is told as a change: nobody knows what was lost.
+func TestWatchOverflow(t *testing.T) {
+	handle, node := newSpace(t)
+	w := &watcher{node: node, events: make(chan Event, 1)}
+	if err := w.subscribe(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.socket.SetReceiveBufferSize(0, false); err != nil {
+		t.Fatal(err)
+	}
+	for range 50 { // by themselves, these are no events
+		add(t, handle, ipvsutil.Device, "10.96.0.1/32")
+		remove(t, handle, ipvsutil.Device, "10.96.0.1/32")
+	}
+	go w.run(t.Context())
+	next(t, w.events, NodeAddresses)
+}
+
 // Lost messages and a broken socket count as a change; afterwards events go on.
 func TestWatchRecovers(t *testing.T) {
 	handle, node := newSpace(t)
