@@ -175,16 +175,19 @@ func TestManyFlows(t *testing.T) {
 		entry{ipvsutil.UDP, client, "10.96.0.10:53", "10.244.1.2:53"}.create(t)
 		entry{ipvsutil.UDP, client, "10.96.0.11:53", "10.244.1.3:53"}.create(t)
 	}
-	for _, s := range [][]ipvsutil.StaleFlow{
-		{stale(ipvsutil.UDP, "10.96.0.99:53", "")},
-		{stale(ipvsutil.UDP, "10.96.0.10:53", "10.244.1.2:53"), stale(ipvsutil.UDP, "10.96.0.98:53", "")},
-		{stale(ipvsutil.UDP, "10.96.0.11:53", "")},
+	for _, c := range []struct {
+		want  int
+		stale []ipvsutil.StaleFlow
+	}{
+		{0, []ipvsutil.StaleFlow{stale(ipvsutil.UDP, "10.96.0.99:53", "")}},
+		{each, []ipvsutil.StaleFlow{stale(ipvsutil.UDP, "10.96.0.10:53", "10.244.1.2:53"), stale(ipvsutil.UDP, "10.96.0.98:53", "")}},
+		{each, []ipvsutil.StaleFlow{stale(ipvsutil.UDP, "10.96.0.11:53", "")}},
 	} {
 		before, start := len(flows(t)), time.Now()
-		deleted, err := (&Rules{}).DeleteFlows(context.Background(), s)
+		deleted, err := (&Rules{}).DeleteFlows(context.Background(), c.stale)
 		t.Logf("%d of %d flows deleted in %v", deleted, before, time.Since(start))
-		if err != nil {
-			t.Fatal(err)
+		if err != nil || deleted != c.want || len(flows(t)) != before-c.want {
+			t.Fatalf("deleted %d, %v, left %d; want %d deleted of %d", deleted, err, len(flows(t)), c.want, before)
 		}
 	}
 	if left := flows(t); len(left) != 0 {

@@ -59,14 +59,16 @@ func makeSets(t *testing.T) {
 	command(t, b.String(), "ipset", "restore")
 }
 
-// command runs a program and fails the test when it fails.
+// command runs a program, fails the test when it fails, and returns what it printed.
 func command(t *testing.T, stdin, name string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(name, args...)
 	cmd.Stdin = strings.NewReader(stdin)
-	out, err := cmd.CombinedOutput()
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+		t.Fatalf("%s %s: %v\n%s%s", name, strings.Join(args, " "), err, out, stderr.String())
 	}
 	return string(out)
 }
