@@ -46,8 +46,11 @@ func TestCostOfOneChange(t *testing.T) {
 	owner, four := service(7, 4)
 	_, five := service(7, 5)
 	costs := map[int]float64{}
+	l, filled := New(markShift, markBits), 0
 	for _, size := range sizes {
-		l := filledWith(size)
+		for ; filled < size; filled++ {
+			l.Replace(service(filled, 4))
+		}
 		costs[size] = testing.AllocsPerRun(50, func() {
 			if touched := l.Replace(owner, five); len(touched.Servers) == 0 {
 				t.Fatal("the fifth endpoint touches nothing")
