@@ -150,7 +150,6 @@ rs 10.96.0.1:80/tcp 10.244.1.2:8080 w1
 		{createServer(web), fine},
 		{createServer(dns6), fine},
 		{createReal(web, real("0.0.0.0:80", 1)), invalid},
-		{createReal(web, real("0.1.2.3:80", 1)), invalid},
 		{createReal(web, real("224.0.0.5:80", 1)), invalid},
 		{createReal(web, real("255.255.255.255:80", 1)), invalid},
 		{createReal(dns6, real("[::]:53", 1)), invalid},

@@ -177,11 +177,13 @@ func (f *IPVS) needlessIf(equal bool) {
 // and no IPv6 link-local one. (It refuses the broadcast addresses of local subnets
 // too; the double has no subnets.)
 func usable(addr netip.Addr) bool {
-	if addr.Is4() {
-		first := addr.As4()[0]
-		return first != 0 && !addr.IsMulticast() && addr != netip.AddrFrom4([4]byte{255, 255, 255, 255})
+	if addr.IsUnspecified() || addr.IsMulticast() {
+		return false
 	}
-	return !addr.IsUnspecified() && !addr.IsMulticast() && !addr.IsLinkLocalUnicast()
+	if addr.Is4() {
+		return addr != netip.AddrFrom4([4]byte{255, 255, 255, 255})
+	}
+	return !addr.IsLinkLocalUnicast()
 }
 
 // VirtualServers implements ipvsutil.IPVS; the list is sorted by key.

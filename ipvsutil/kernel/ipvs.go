@@ -37,13 +37,15 @@ var _ ipvsutil.IPVS = (*IPVS)(nil)
 // Open opens the door. The kernel is asked for IPVS, and loads its module where it
 // can; ipvsutil.ErrNoIPVS when there is none. Without CAP_NET_ADMIN it fails with
 // EPERM here, not at the first change.
-func Open(ctx context.Context) (*IPVS, error) {
+func Open(ctx context.Context) (*IPVS, error) { return open(ctx, ipvsFamily) }
+
+func open(ctx context.Context, family string) (*IPVS, error) {
 	socket, err := netlink.Open(unix.NETLINK_GENERIC)
 	if err != nil {
 		return nil, err
 	}
 	k := &IPVS{socket: socket}
-	if err := k.find(ctx); err != nil {
+	if err := k.find(ctx, family); err != nil {
 		_ = socket.Close()
 		return nil, err
 	}
@@ -52,8 +54,8 @@ func Open(ctx context.Context) (*IPVS, error) {
 
 // find looks up the family and asks it for something: a family number that is
 // merely believed would make every change a silent success.
-func (k *IPVS) find(ctx context.Context) error {
-	id, err := k.socket.GenericFamily(ctx, ipvsFamily)
+func (k *IPVS) find(ctx context.Context, family string) error {
+	id, err := k.socket.GenericFamily(ctx, family)
 	if errors.Is(err, fs.ErrNotExist) {
 		return ipvsutil.ErrNoIPVS
 	}
