@@ -259,6 +259,13 @@ func TestShortCircuitOfNodeProcesses(t *testing.T) {
 		if h.hits(v6, "mangle", "POSTROUTING", "mark 0x4000 ") != 0 {
 			t.Error("a packet lost its foreign mark")
 		}
+		marked := h.hits(v6, "mangle", "OUTPUT", "0x7")
+		member(t, ipsetutil.Refuse.Name(v6), frontend(outerAddr[i], 88))
+		member(t, ipsetutil.ShortCircuit.Name(v6), frontend(outerAddr[i], 88), "skbmark", "0x7/0xffffffff")
+		ask("", outerAddr[i], 88, 0)
+		if h.hits(v6, "mangle", "OUTPUT", "0x7") != marked {
+			t.Error("a request that is to be refused got a mark")
+		}
 		ask("", outerAddr[i], 87, 0)
 		if h.hits(v6, "mangle", "POSTROUTING", "mark 0x4000 ") == 0 {
 			t.Error("a foreign mark came from nowhere")
