@@ -28,6 +28,9 @@ func toJSON(body []byte) (raw []byte, line int, err error) {
 	if len(trimmed) > 0 && trimmed[0] == '{' && json.Valid(trimmed) {
 		return trimmed, 0, nil
 	}
+	if raw, ok := blockJSON(body); ok {
+		return raw, 0, nil
+	}
 	raw, err = yaml.YAMLToJSONStrict(body)
 	if err != nil {
 		line, err = plainYAML(err)
