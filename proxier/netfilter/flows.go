@@ -80,12 +80,12 @@ func deleteFlows(ctx context.Context, key searchKey, s search) (deleted int, err
 	if err != nil {
 		return 0, err
 	}
-	defer reader.Close()
+	defer func() { _ = reader.Close() }()
 	writer, err := netlink.Open(unix.NETLINK_NETFILTER)
 	if err != nil {
 		return 0, err
 	}
-	defer writer.Close()
+	defer func() { _ = writer.Close() }()
 	var chunk []netlink.Request
 	flush := func() error {
 		n, err := deleteChunkOf(ctx, writer, chunk)

@@ -18,7 +18,7 @@ import (
 
 // newNamespace moves the test into a fresh network namespace with lo up and all sets
 // made, and back at its end.
-func newNamespace(t *testing.T) {
+func newNamespace(t testing.TB) {
 	t.Helper()
 	runtime.LockOSThread()
 	old, err := unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
@@ -41,7 +41,7 @@ func newNamespace(t *testing.T) {
 }
 
 // makeSets makes every set with the program that operators use.
-func makeSets(t *testing.T) {
+func makeSets(t testing.TB) {
 	t.Helper()
 	var b strings.Builder
 	for _, s := range ipsetutil.All() {
@@ -60,7 +60,7 @@ func makeSets(t *testing.T) {
 }
 
 // command runs a program, fails the test when it fails, and returns what it printed.
-func command(t *testing.T, stdin, name string, args ...string) string {
+func command(t testing.TB, stdin, name string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(name, args...)
 	cmd.Stdin = strings.NewReader(stdin)
@@ -86,12 +86,12 @@ func eachBackend(t *testing.T, test func(t *testing.T, h *host)) {
 
 // host is a namespace under test, seen through the programs of one back end.
 type host struct {
-	t       *testing.T
+	t       testing.TB
 	flags   Flags
 	backend Backend
 }
 
-func newHost(t *testing.T, backend Backend) *host {
+func newHost(t testing.TB, backend Backend) *host {
 	t.Helper()
 	features, err := Probe(context.Background(), backend)
 	if err != nil {

@@ -116,7 +116,7 @@ func serve(t *testing.T, ports ...int) (stop func()) {
 				if err != nil {
 					return
 				}
-				fmt.Fprint(c, port)
+				_, _ = fmt.Fprint(c, port)
 				c.Close()
 			}
 		}()

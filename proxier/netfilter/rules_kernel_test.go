@@ -5,7 +5,6 @@ package netfilter
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -317,29 +316,6 @@ func TestIPv6OffIsNoted(t *testing.T) {
 	if _, err := New(context.Background(), only); err == nil {
 		t.Error("IPv6 alone: want an error")
 	}
-}
-
-// Measured on a two-core machine: see the test's log.
-func TestTimes(t *testing.T) {
-	eachBackend(t, func(t *testing.T, h *host) {
-		ctx := context.Background()
-		var first, check []time.Duration
-		for range 10 {
-			r := h.rules()
-			start := time.Now()
-			h.ensure(r, true)
-			first = append(first, time.Since(start))
-			start = time.Now()
-			if ok, err := r.Check(ctx); !ok || err != nil {
-				t.Fatal(ok, err)
-			}
-			check = append(check, time.Since(start))
-			h.remove(r, nil)
-		}
-		slices.Sort(first)
-		slices.Sort(check)
-		t.Log(fmt.Sprintf("both families, medians: Ensure from nothing %v, Check %v", first[5], check[5]))
-	})
 }
 
 // TestGoldenRulesAreTaken gives the text of every golden file to iptables-restore,
