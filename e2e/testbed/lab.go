@@ -15,8 +15,12 @@ import (
 	"kube-ipvs-proxy/proxier/watch"
 )
 
-// SettleLimit is how long Settle waits; machines that emulate are slow.
-const SettleLimit = 60 * time.Second
+// How long Settle waits, and Start for each node: machines that emulate are slow,
+// above all when programs are read for the first time.
+const (
+	SettleLimit = 60 * time.Second
+	StartLimit  = 3 * time.Minute
+)
 
 // nodesFile is the manifest of the Node objects.
 const nodesFile = "00-nodes"
@@ -120,14 +124,18 @@ func (l *Lab) Proxy(node string) Proxy {
 	return p
 }
 
-// Start starts the proxies of all nodes with args and waits until they settled.
+// Start starts the proxies of all nodes with args, one after the other, and waits
+// until they settled.
 func (l *Lab) Start(ctx context.Context, args ...string) error {
 	for _, n := range l.Nodes() {
 		if err := l.Proxy(n.Name()).Start(args...); err != nil {
 			return err
 		}
+		if err := l.settle(ctx, StartLimit, n.Name()); err != nil {
+			return err
+		}
 	}
-	return l.Settle(ctx)
+	return nil
 }
 
 // Restart stops the proxy of a node, starts it with other arguments and waits
@@ -140,13 +148,17 @@ func (l *Lab) Restart(ctx context.Context, node string, args ...string) error {
 	if err := p.Start(args...); err != nil {
 		return err
 	}
-	return l.Settle(ctx, node)
+	return l.settle(ctx, StartLimit, node)
 }
 
 // Settle waits until the proxies of the named nodes, of all when none is named,
 // have brought the present manifests into the kernel.
 func (l *Lab) Settle(ctx context.Context, nodes ...string) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, SettleLimit, fmt.Errorf("waited %v", SettleLimit))
+	return l.settle(ctx, SettleLimit, nodes...)
+}
+
+func (l *Lab) settle(ctx context.Context, limit time.Duration, nodes ...string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("waited %v", limit))
 	defer cancel()
 	revision, err := watch.FolderRevision(l.Manifests.Dir())
 	if err != nil {
