@@ -91,15 +91,23 @@ func TestQEMUArgs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	line := strings.Join(qemuArgs(o, "/k/vmlinuz", "/a,b"), " ")
+	line := strings.Join(qemuArgs(o, "/k/vmlinuz", "/a,b", "/s"), " ")
 	for _, want := range []string{"-accel tcg,thread=multi -smp 3", "-m 1G", "-kernel /k/vmlinuz",
 		"path=/,mount_tag=hostroot,security_model=none,multidevs=remap,readonly=on", "path=/a,,b,mount_tag=results"} {
 		if !strings.Contains(line, want) {
 			t.Errorf("no %q in %s", want, line)
 		}
 	}
+	if strings.Contains(line, "-netdev") {
+		t.Errorf("a network that nobody asked for: %s", line)
+	}
+	o.api = 6000
+	args := qemuArgs(o, "/k/vmlinuz", "", "/a, b/it's")
+	if want := `user,id=api,restrict=on,ipv6=off,guestfwd=tcp:10.0.2.100:6443-cmd:'/a,, b/it'\''s' pipe-to 127.0.0.1:6000`; !slices.Contains(args, want) {
+		t.Errorf("no %s in %q", want, args)
+	}
 	o.steady = true
-	steady := strings.Join(qemuArgs(o, "/k/vmlinuz", ""), " ")
+	steady := strings.Join(qemuArgs(o, "/k/vmlinuz", "", "/s"), " ")
 	for _, want := range []string{"-accel tcg,thread=single -smp 1 -icount shift=0,sleep=on", "nokaslr"} {
 		if !strings.Contains(steady, want) || strings.Contains(line, want) {
 			t.Errorf("%q belongs to the steady machine alone:\n%s\n%s", want, steady, line)

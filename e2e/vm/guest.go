@@ -109,6 +109,11 @@ func guestJob(frames *frameWriter) (int, error) {
 	if err := errors.Join(loopbackUp(), raiseLimits(), unix.Sethostname([]byte("machine"))); err != nil {
 		return 0, err
 	}
+	if j.Forward {
+		if err := forwardUp(); err != nil {
+			return 0, err
+		}
+	}
 	return runFramed(j, program, frames)
 }
 

@@ -31,19 +31,21 @@ func mount(source, target, fstype string, flags uintptr, data string) error {
 
 // loopbackUp brings lo up: without it the kernel has no local routes and IPVS
 // refuses real servers.
-func loopbackUp() error {
+func loopbackUp() error { return linkUp("lo") }
+
+func linkUp(device string) error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return fmt.Errorf("lo up: %w", err)
+		return fmt.Errorf("%s up: %w", device, err)
 	}
 	defer func() { _ = unix.Close(fd) }()
-	ifr, err := unix.NewIfreq("lo")
+	ifr, err := unix.NewIfreq(device)
 	if err != nil {
 		return err
 	}
 	ifr.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
 	if err := unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, ifr); err != nil {
-		return fmt.Errorf("lo up: %w", err)
+		return fmt.Errorf("%s up: %w", device, err)
 	}
 	return nil
 }

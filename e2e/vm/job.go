@@ -23,6 +23,7 @@ type job struct {
 	Modules string   // the host's path of lib/modules for the booted kernel; empty: as it is
 	Root    string   // empty directory of the host to build the new root on; namespaces only
 	Results string   // absolute host path of /results; empty: none
+	Forward bool     // the machine has a network device for forwardTarget
 }
 
 // newJob resolves the program, the working directory and the results folder
@@ -33,9 +34,10 @@ func newJob(o options) (job, error) {
 		return job{}, fmt.Errorf("working directory: %w", err)
 	}
 	j := job{
-		Args: o.program[1:],
-		Dir:  dir,
-		Env:  append([]string{"PATH=" + defaultPath, "HOME=/root", "TERM=dumb", "LANG=C.UTF-8"}, o.env...),
+		Args:    o.program[1:],
+		Dir:     dir,
+		Forward: o.api != 0,
+		Env:     append([]string{"PATH=" + defaultPath, "HOME=/root", "TERM=dumb", "LANG=C.UTF-8"}, o.env...),
 	}
 	if j.Program, err = findProgram(o.program[0]); err != nil {
 		return job{}, err

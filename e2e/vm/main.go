@@ -34,6 +34,11 @@ func main() {
 		runGuest()
 	case os.Args[0] == insideName:
 		os.Exit(runNamespace())
+	case len(os.Args) == 3 && os.Args[1] == pipeCommand:
+		if err := pipeTo(os.Args[2], os.Stdin, os.Stdout); err != nil {
+			os.Exit(notRun(err))
+		}
+		return
 	}
 	os.Exit(run(os.Args[1:]))
 }
@@ -94,7 +99,7 @@ func execute(o options) (outcome, error) {
 
 // useHost decides between the host's kernel and the machine.
 func useHost(o options) (bool, error) {
-	if o.machine == machineQEMU || o.steady {
+	if o.machine == machineQEMU || o.steady || o.api != 0 {
 		return false, nil
 	}
 	err := hostCan()

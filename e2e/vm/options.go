@@ -29,6 +29,7 @@ type options struct {
 	steady  bool   // one CPU whose clock follows its instructions
 	console bool   // show the kernel's console on stderr
 	prepare bool   // install and download what is needed, run nothing
+	api     int    // port of the host's loopback that the QEMU machine reaches (see forwardTarget); 0: none
 	env     []string
 	program []string
 }
@@ -67,6 +68,7 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 	fs.IntVar(&o.cpus, "cpus", 2, "CPUs of the QEMU machine")
 	fs.StringVar(&o.results, "results", "", "folder that is writable inside as /results (made if missing)")
 	fs.BoolVar(&o.steady, "steady", false, "one CPU whose clock follows its instructions, for figures that hold on a busy host")
+	fs.IntVar(&o.api, "api", 0, "port on the host's 127.0.0.1 that is "+forwardTarget+" in the QEMU machine, as for an API server")
 	fs.BoolVar(&o.console, "console", false, "show the kernel's console on stderr")
 	fs.BoolVar(&o.prepare, "prepare", false, "install what is needed, then end")
 	fs.Func("env", "KEY=VALUE for the program's environment (repeatable)", func(s string) error {
@@ -91,6 +93,12 @@ func (o options) validate() error {
 	}
 	if o.steady && o.machine == machineHost {
 		return errors.New("--steady needs the emulated clock: it can't be had with --machine=host")
+	}
+	if o.api < 0 || o.api > 65535 {
+		return fmt.Errorf("--api %d: want a port", o.api)
+	}
+	if o.api != 0 && o.machine == machineHost {
+		return errors.New("--api is for the QEMU machine: it can't be had with --machine=host")
 	}
 	if o.cpus < 1 || o.cpus > 64 {
 		return fmt.Errorf("--cpus %d: want 1 to 64", o.cpus)

@@ -43,6 +43,8 @@ func TestParseOptionsRefuses(t *testing.T) {
 		{"--", "no program"},
 		{"--machine=vmware -- true", "--machine"},
 		{"--machine=host --steady -- true", "--steady"},
+		{"--api=70000 -- true", "--api"},
+		{"--machine=host --api=6443 -- true", "--api"},
 		{"--cpus=0 -- true", "--cpus"},
 		{"--cpus=many -- true", "cpus"},
 		{"--timeout=-1s -- true", "--timeout"},

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -38,9 +39,9 @@ func kernelArgs(steady bool) string {
 	return args
 }
 
-// qemuArgs is QEMU's command line: software emulation only, no network, the
-// host's root read-only.
-func qemuArgs(o options, image, results string) []string {
+// qemuArgs is QEMU's command line: software emulation only, no network but the
+// forward, the host's root read-only. self is the path of this executable.
+func qemuArgs(o options, image, results, self string) []string {
 	args := []string{
 		"-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
 		"-machine", "pc", "-cpu", "max", "-m", o.memory,
@@ -61,6 +62,9 @@ func qemuArgs(o options, image, results string) []string {
 	if results != "" {
 		args = append(args, "-virtfs", "local,path="+strings.ReplaceAll(results, ",", ",,")+
 			",mount_tag="+tagResults+",security_model=none,multidevs=remap")
+	}
+	if o.api != 0 {
+		args = append(args, forwardArgs(o.api, self)...)
 	}
 	return args
 }
@@ -84,8 +88,12 @@ func runQEMU(j job, k kernel, o options) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
+	self, err := os.Executable()
+	if err != nil {
+		return outcome{}, err
+	}
 	console := &tail{}
-	cmd := exec.Command(qemu, qemuArgs(o, k.image(), j.Results)...)
+	cmd := exec.Command(qemu, qemuArgs(o, k.image(), j.Results, self)...)
 	cmd.ExtraFiles = []*os.File{fdPort - 3: theirs, fdInitrd - 3: initrd}
 	cmd.Stdout, cmd.Stderr = io.Writer(console), io.Writer(console)
 	if o.console {
@@ -153,7 +161,11 @@ func initramfs(j job, k kernel) ([]archiveFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	order, err := moduleOrder(string(dep), string(builtin), bootModules)
+	names := bootModules
+	if j.Forward {
+		names = slices.Concat(bootModules, forwardModules)
+	}
+	order, err := moduleOrder(string(dep), string(builtin), names)
 	if err != nil {
 		return nil, err
 	}
