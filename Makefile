@@ -3,7 +3,7 @@ GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 STATIC   := CGO_ENABLED=0 go build -trimpath -buildvcs=false
 
-.PHONY: help build unit lint e2e test demo
+.PHONY: help build unit lint e2e peers test demo
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
@@ -20,6 +20,10 @@ lint: ## gofmt, go vet, staticcheck and more (.golangci.yml)
 
 e2e: build ## tests on a kernel with IPVS: this host's, or a QEMU machine's
 	go run ./e2e/run ./...
+
+peers: ## the real kube-proxy, kube-apiserver, kubectl and etcd, from source (minutes, once), and what needs them
+	cd e2e/peers && go vet . && go test . && go run .
+	go test -count=1 -tags peers -v ./e2e/cluster
 
 test: lint unit e2e ## everything
 
