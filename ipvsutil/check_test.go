@@ -9,10 +9,10 @@ import (
 	"testing"
 )
 
-func key(addr string, p Protocol) Key { return Key{Addr: netip.MustParseAddrPort(addr), Protocol: p} }
+func key(addr string) Key { return Key{Addr: netip.MustParseAddrPort(addr), Protocol: TCP} }
 
 func TestOpCheck(t *testing.T) {
-	four := VirtualServer{Key: key("10.96.0.1:80", TCP), Scheduler: "rr"}
+	four := VirtualServer{Key: key("10.96.0.1:80"), Scheduler: "rr"}
 	with := func(change func(*VirtualServer)) VirtualServer {
 		v := four
 		change(&v)
@@ -32,11 +32,11 @@ func TestOpCheck(t *testing.T) {
 		"no protocol":       {Op{Verb: DeleteVirtualServer, Server: with(func(v *VirtualServer) { v.Key.Protocol = 0 })}, "neither"},
 		"icmp":              {Op{Verb: CreateVirtualServer, Server: with(func(v *VirtualServer) { v.Key.Protocol = 1 })}, "protocol"},
 		"delete icmp":       {Op{Verb: DeleteVirtualServer, Server: with(func(v *VirtualServer) { v.Key.Protocol = 1 })}, ""},
-		"port zero":         {Op{Verb: UpdateVirtualServer, Server: VirtualServer{Key: key("10.96.0.1:0", TCP), Scheduler: "rr"}}, "port"},
-		"delete port zero":  {Op{Verb: DeleteVirtualServer, Server: VirtualServer{Key: key("10.96.0.1:0", TCP)}}, ""},
-		"unspecified":       {Op{Verb: CreateVirtualServer, Server: VirtualServer{Key: key("[::]:1", TCP), Scheduler: "rr"}}, "unspecified"},
+		"port zero":         {Op{Verb: UpdateVirtualServer, Server: VirtualServer{Key: key("10.96.0.1:0"), Scheduler: "rr"}}, "port"},
+		"delete port zero":  {Op{Verb: DeleteVirtualServer, Server: VirtualServer{Key: key("10.96.0.1:0")}}, ""},
+		"unspecified":       {Op{Verb: CreateVirtualServer, Server: VirtualServer{Key: key("[::]:1"), Scheduler: "rr"}}, "unspecified"},
 		"no address":        {Op{Verb: CreateVirtualServer, Server: VirtualServer{Scheduler: "rr"}}, "no address"},
-		"mapped":            {Op{Verb: CreateVirtualServer, Server: VirtualServer{Key: key("[::ffff:10.0.0.1]:1", TCP), Scheduler: "rr"}}, "IPv4"},
+		"mapped":            {Op{Verb: CreateVirtualServer, Server: VirtualServer{Key: key("[::ffff:10.0.0.1]:1"), Scheduler: "rr"}}, "IPv4"},
 		"no scheduler":      {Op{Verb: CreateVirtualServer, Server: with(func(v *VirtualServer) { v.Scheduler = "" })}, "scheduler"},
 		"long scheduler":    {Op{Verb: UpdateVirtualServer, Server: with(func(v *VirtualServer) { v.Scheduler = strings.Repeat("x", 16) })}, "scheduler"},
 		"kernel's flag":     {Op{Verb: CreateVirtualServer, Server: with(func(v *VirtualServer) { v.Flags = 1 })}, "flags"},
@@ -47,7 +47,7 @@ func TestOpCheck(t *testing.T) {
 		"real port zero":    {Op{Verb: CreateRealServer, Server: four, Real: real("10.244.0.1:0", 1)}, "port"},
 		"other family":      {Op{Verb: CreateRealServer, Server: four, Real: real("[fd00::1]:80", 1)}, "family"},
 		"real mapped":       {Op{Verb: CreateRealServer, Server: four, Real: real("[::ffff:10.0.0.1]:80", 1)}, "IPv4"},
-		"delete mapped":     {Op{Verb: DeleteVirtualServer, Server: VirtualServer{Key: key("[::ffff:10.0.0.1]:1", TCP)}}, ""},
+		"delete mapped":     {Op{Verb: DeleteVirtualServer, Server: VirtualServer{Key: key("[::ffff:10.0.0.1]:1")}}, ""},
 		"real zone":         {Op{Verb: DeleteRealServer, Server: four, Real: real("[fe80::1%lo]:80", 1)}, "zone"},
 		"mark, port zero":   {Op{Verb: CreateRealServer, Server: VirtualServer{Key: MarkKey(7, false)}, Real: real("10.244.0.1:0", 1)}, ""},
 		"no verb":           {Op{Server: four}, "verb"},

@@ -58,7 +58,7 @@ func mean(t *testing.T, op ipvsutil.Op, err error, want meaning) {
 		t.Errorf("%s: error %v is not %v", op, err, want.errno)
 	}
 	for _, sentinel := range []error{fs.ErrExist, fs.ErrNotExist, ipvsutil.ErrUnknownScheduler, syscall.EINVAL, ipvsutil.ErrUnknownOutcome} {
-		if errors.Is(err, sentinel) != (sentinel == want.sentinel) {
+		if errors.Is(err, sentinel) != errors.Is(want.sentinel, sentinel) {
 			t.Errorf("%s: error %v, want only %v", op, err, want.sentinel)
 		}
 	}

@@ -69,7 +69,7 @@ func (s *Socket) exchange(ctx context.Context, r Request, flags uint16, visit fu
 		return fmt.Errorf("send: %w", err)
 	}
 	for {
-		size, err := s.receive(ctx, deadline(ctx))
+		size, err := s.receive(ctx, s.deadline(ctx))
 		if err != nil {
 			s.drain()
 			return lost(err)

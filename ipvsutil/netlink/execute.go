@@ -72,7 +72,7 @@ func (s *Socket) runBatch(ctx context.Context, f *failures, at, n int) error {
 		f.setAll(at, at+n, fmt.Errorf("send: %w", err))
 		return nil
 	}
-	until := deadline(ctx)
+	until := s.deadline(ctx)
 	answered := make([]bool, 0, maxBatch)[:n] // stays on the stack
 	for {
 		size, err := s.receive(ctx, until)

@@ -37,6 +37,7 @@ type Socket struct {
 	sequence uint32
 	out, in  []byte
 	poll     [1]unix.PollFd
+	patience time.Duration // defaultWait, less in tests
 }
 
 // Open opens a socket of the given protocol (unix.NETLINK_GENERIC, NETLINK_ROUTE,
@@ -62,10 +63,11 @@ func Open(protocol int) (*Socket, error) {
 // newSocket takes over fd, a non-blocking datagram socket.
 func newSocket(fd int) *Socket {
 	return &Socket{
-		fd:   fd,
-		in:   make([]byte, inSize),
-		out:  make([]byte, 0, maxBatchBytes),
-		poll: [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}},
+		fd:       fd,
+		in:       make([]byte, inSize),
+		out:      make([]byte, 0, maxBatchBytes),
+		poll:     [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}},
+		patience: defaultWait,
 	}
 }
 
@@ -102,11 +104,11 @@ func (s *Socket) send() error {
 }
 
 // deadline is the end of a wait that begins now.
-func deadline(ctx context.Context) time.Time {
+func (s *Socket) deadline(ctx context.Context) time.Time {
 	if d, ok := ctx.Deadline(); ok {
 		return d
 	}
-	return time.Now().Add(defaultWait)
+	return time.Now().Add(s.patience)
 }
 
 // receive reads one datagram into s.in and returns its length. It fails with
