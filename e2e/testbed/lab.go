@@ -36,19 +36,23 @@ type Lab struct {
 
 // New builds the network and the folder of manifests with the Node objects.
 // No proxy runs yet: see Start.
-func New() (*Lab, error) {
+func New() (*Lab, error) { return NewWith((*Lab).products) }
+
+// NewWith is New with other proxies than the product: those that proxies gives, by the
+// name of their node, when network and manifests are there.
+func NewWith(proxies func(*Lab) (map[string]Proxy, error)) (*Lab, error) {
 	network, err := NewNetwork()
 	if err != nil {
 		return nil, err
 	}
-	l := &Lab{Network: network, proxies: map[string]Proxy{}}
-	if err := l.prepare(); err != nil {
+	l := &Lab{Network: network}
+	if err := l.prepare(proxies); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
 	return l, nil
 }
 
-func (l *Lab) prepare() error {
+func (l *Lab) prepare(proxies func(*Lab) (map[string]Proxy, error)) error {
 	var err error
 	if l.dir, err = os.MkdirTemp("", "lab-"); err != nil {
 		return err
@@ -59,14 +63,21 @@ func (l *Lab) prepare() error {
 	if err := l.ApplyNodes(nil); err != nil {
 		return err
 	}
+	l.proxies, err = proxies(l)
+	return err
+}
+
+// products are kube-ipvs-proxy on each node.
+func (l *Lab) products() (map[string]Proxy, error) {
 	program, err := l.copyProgram("kube-ipvs-proxy")
 	if err != nil {
-		return err
+		return nil, err
 	}
+	proxies := map[string]Proxy{}
 	for _, n := range l.Nodes() {
-		l.proxies[n.Name()] = &product{host: n, program: program, folder: l.Manifests.Dir(), log: &Log{}}
+		proxies[n.Name()] = &product{host: n, program: program, folder: l.Manifests.Dir(), log: &Log{}}
 	}
-	return nil
+	return proxies, nil
 }
 
 // copyProgram copies an executable into the lab's folder: where it was built may
