@@ -46,7 +46,7 @@ func (d *demo) addEndpoint() error {
 	call := probe.Call{Protocol: probe.TCP, To: netip.MustParseAddrPort(echoVIP)}
 	requests := 0
 	for {
-		result := d.lab.Host(testbed.PodC1).Do(call)
+		result := d.lab.Host(testbed.PodC1).Probe.Do(call)
 		requests++
 		if result.Outcome == probe.OK && result.Who == testbed.PodL2 {
 			break
