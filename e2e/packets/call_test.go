@@ -51,17 +51,36 @@ func (c caller) to(at netip.AddrPort) answers {
 	return answers{c, lab.Host(c.host).Many(c.call, c.n, 4)}
 }
 
-// dropped asks one frontend twice and wants no answer at all.
+// dropped asks one frontend twice and wants no answer at all. A process of the node
+// that drops is told so when it sends UDP.
 func (c caller) dropped(at netip.AddrPort) {
 	c.Helper()
-	c.call.To, c.call.Timeout = at, silence
-	a := answers{c, lab.Host(c.host).Many(c.call, 2, 2)}
+	a := c.silent(at)
 	for _, r := range a.results {
-		if r.Outcome != probe.Timeout {
+		if r.Outcome != probe.Timeout && !a.deniedByOwnNode(r) {
 			a.fail("want no answer")
 			return
 		}
 	}
+}
+
+// unserved asks one frontend twice and wants nobody to serve, be it by silence or
+// by a refusal.
+func (c caller) unserved(at netip.AddrPort) {
+	c.Helper()
+	a := c.silent(at)
+	for _, r := range a.results {
+		if r.Outcome == probe.OK {
+			a.fail("want nobody to answer")
+			return
+		}
+	}
+}
+
+// silent asks twice where no answer is expected.
+func (c caller) silent(at netip.AddrPort) answers {
+	c.call.To, c.call.Timeout = at, silence
+	return answers{c, lab.Host(c.host).Many(c.call, 2, 2)}
 }
 
 // answers are the results of one caller.
@@ -101,13 +120,11 @@ func (a answers) seen(sources ...netip.Addr) answers {
 	return a
 }
 
-// refused wants a refusal at once. To a process of a node that sends UDP, its own
-// kernel says EPERM: the same as with rules that REJECT.
+// refused wants a refusal at once.
 func (a answers) refused() {
 	a.Helper()
 	for _, r := range a.results {
-		good := r.Outcome == probe.Refused || r.Outcome == probe.Unreachable ||
-			r.Outcome == probe.Denied && a.proto == UDP && a.host == N
+		good := r.Outcome == probe.Refused || r.Outcome == probe.Unreachable || a.deniedByOwnNode(r)
 		if !good || r.Took > atOnce {
 			a.fail("want a refusal at once")
 			return
@@ -115,15 +132,10 @@ func (a answers) refused() {
 	}
 }
 
-// unserved wants no answer, be it by a drop or by a refusal.
-func (a answers) unserved() {
-	a.Helper()
-	for _, r := range a.results {
-		if r.Outcome == probe.OK {
-			a.fail("want nobody to answer")
-			return
-		}
-	}
+// deniedByOwnNode tells whether the caller's own kernel dropped or rejected a
+// datagram: EPERM, as rules of iptables always make it.
+func (a answers) deniedByOwnNode(r probe.Result) bool {
+	return r.Outcome == probe.Denied && a.proto == UDP && a.host == N
 }
 
 // failLines is how many results a failure shows.

@@ -170,7 +170,7 @@ func TestStatement17ExternalNameIsNotServed(t *testing.T) {
 	v := s.service(service{endpoints: ready(L1), change: func(o *corev1.Service) {
 		o.Spec.Type, o.Spec.ExternalName = corev1.ServiceTypeExternalName, "example.org"
 	}})
-	s.each(func(w way) { w.from(c1).to(v.cluster(w)).unserved() })
+	s.each(func(w way) { w.from(c1).unserved(v.cluster(w)) })
 }
 
 func TestStatement18ServiceOfAnotherProxy(t *testing.T) {
@@ -180,7 +180,7 @@ func TestStatement18ServiceOfAnotherProxy(t *testing.T) {
 		o.Labels = map[string]string{"service.kubernetes.io/service-proxy-name": "foo"}
 	}
 	s.apply(v)
-	s.each(func(w way) { w.from(c1).to(v.cluster(w)).unserved() })
+	s.each(func(w way) { w.from(c1).unserved(v.cluster(w)) })
 	v.change = nil
 	s.apply(v)
 	s.each(func(w way) { w.from(c1).to(v.cluster(w)).reach(L1) })

@@ -45,7 +45,7 @@ func TestStatement57ExternalIPsAreSwitchedOff(t *testing.T) {
 	v := s.service(service{endpoints: ready(L1), external: true})
 	s.each(func(w way) {
 		w.from(c1).to(v.cluster(w)).reach(L1)
-		w.from(c1).to(v.ext(w)).unserved()
+		w.from(c1).unserved(v.ext(w))
 	})
 }
 

@@ -53,7 +53,7 @@ func TestStatement60HostnameAloneIsNotServed(t *testing.T) {
 	}})
 	s.each(func(w way) {
 		w.from(c1).to(v.cluster(w)).reach(L1)
-		w.from(c1).to(v.lb(w)).unserved()
+		w.from(c1).unserved(v.lb(w))
 	})
 }
 
@@ -187,7 +187,7 @@ func TestStatement70SharedLoadBalancerAddress(t *testing.T) {
 	s.each(func(w way) {
 		for _, from := range []string{X, c1, N} {
 			w.from(from).times(2).to(first.lb(w)).reach(L1)
-			w.from(from).to(onPort(first.lb(w), 443)).unserved()
+			w.from(from).unserved(onPort(first.lb(w), 443))
 		}
 	})
 }

@@ -97,14 +97,14 @@ func (s *scene) settle() {
 // flags runs the proxy of N with other flags until the test ends.
 func (s *scene) flags(args ...string) {
 	s.Helper()
+	s.Cleanup(func() {
+		if err := lab.Restart(context.Background(), N); err != nil {
+			s.Error(err)
+		}
+	})
 	if err := lab.Restart(context.Background(), N, args...); err != nil {
 		s.Fatal(err)
 	}
-	s.Cleanup(func() {
-		if err := lab.Restart(context.Background(), N); err != nil {
-			s.Fatal(err)
-		}
-	})
 }
 
 // serve starts a server for the rest of the test.

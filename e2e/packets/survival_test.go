@@ -160,7 +160,7 @@ func TestStatement94StreamOutlivesItsService(t *testing.T) {
 	s.remove(v)
 	s.eachTCP(func(w way) {
 		w.alive(held[w.f])
-		w.from(c1).to(v.cluster(w)).unserved()
+		w.from(c1).unserved(v.cluster(w))
 		w.alive(held[w.f])
 	})
 }

@@ -150,16 +150,15 @@ func (l *Lab) Start(ctx context.Context, args ...string) error {
 }
 
 // Restart stops the proxy of a node, starts it with other arguments and waits
-// until it settled.
+// until it settled. It is started also if it did not stop in good order or had
+// ended by itself; that is an error all the same.
 func (l *Lab) Restart(ctx context.Context, node string, args ...string) error {
 	p := l.Proxy(node)
-	if err := p.Stop(ctx); err != nil {
-		return err
-	}
+	stopped := p.Stop(ctx)
 	if err := p.Start(args...); err != nil {
-		return err
+		return errors.Join(stopped, err)
 	}
-	return l.settle(ctx, StartLimit, node)
+	return errors.Join(stopped, l.settle(ctx, StartLimit, node))
 }
 
 // Settle waits until the proxies of the named nodes, of all when none is named,
