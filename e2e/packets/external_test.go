@@ -132,7 +132,7 @@ func (s *scene) traffic(host string, v *service) (stop func()) {
 					return
 				case <-time.After(5 * time.Millisecond):
 				}
-				r := lab.Host(host).Do(call)
+				r := lab.Host(host).Probe.Do(call)
 				mu.Lock()
 				calls++
 				if r.Outcome != probe.OK {

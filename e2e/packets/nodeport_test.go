@@ -67,7 +67,7 @@ func TestStatement74NewNodeAddressIsServedWithinASecond(t *testing.T) {
 		call := probe.Call{Protocol: TCP, To: v.nodePortAt(a), Timeout: time.Second}
 		deadline := time.Now().Add(time.Second)
 		for {
-			r := lab.Host(X).Do(call)
+			r := lab.Host(X).Probe.Do(call)
 			if r.Outcome == probe.OK {
 				return
 			}

@@ -78,7 +78,7 @@ func (w way) weight(server, real netip.AddrPort) string {
 // flow asks by UDP from one port of c1, always the same.
 func (w way) flow(v *service) probe.Result {
 	from := netip.AddrPortFrom(w.addr(c1), uint16(20000+v.number))
-	return lab.Host(c1).Do(probe.Call{Protocol: UDP, From: from, To: v.at(v.clusterIP(w.f))})
+	return lab.Host(c1).Probe.Do(probe.Call{Protocol: UDP, From: from, To: v.at(v.clusterIP(w.f))})
 }
 
 func (s *scene) eachUDP(test func(w way)) { s.by([]probe.Protocol{UDP}, test) }

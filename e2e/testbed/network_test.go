@@ -53,7 +53,7 @@ func TestNetworkKeepsSources(t *testing.T) {
 				addr := serve(t, n.Host(to), proto, f)
 				for _, from := range []string{Client, Node1, Node3, PodC1, PodC2} {
 					t.Run(fmt.Sprintf("%v %v %s to %s", f, proto, from, to), func(t *testing.T) {
-						r := n.Host(from).Do(probe.Call{Protocol: proto, To: addr})
+						r := n.Host(from).Probe.Do(probe.Call{Protocol: proto, To: addr})
 						if r.Outcome != probe.OK || r.Who != to {
 							t.Fatalf("got %v", r)
 						}
@@ -85,7 +85,7 @@ func TestSecondAddressesAreReached(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, from := range []string{Client, PodC1, Node2} {
-			if r := n.Host(from).Do(probe.Call{Protocol: probe.TCP, To: s.Addr()}); r.Outcome != probe.OK {
+			if r := n.Host(from).Probe.Do(probe.Call{Protocol: probe.TCP, To: s.Addr()}); r.Outcome != probe.OK {
 				t.Errorf("%v from %s: %v", f, from, r)
 			}
 		}
@@ -105,11 +105,11 @@ func TestRefusalsAndSilenceAreToldApart(t *testing.T) {
 		}
 		for _, proto := range []probe.Protocol{probe.TCP, probe.UDP} {
 			call := probe.Call{Protocol: proto, To: netip.AddrPortFrom(n.Host(PodRm).Addr(f), 81)}
-			if r := n.Host(PodC1).Do(call); r.Outcome != probe.Refused || r.Took > limit {
+			if r := n.Host(PodC1).Probe.Do(call); r.Outcome != probe.Refused || r.Took > limit {
 				t.Errorf("%v %v, closed port: %v", f, proto, r)
 			}
 			call = probe.Call{Protocol: proto, To: netip.AddrPortFrom(nobody, 80), Timeout: limit}
-			if r := n.Host(Client).Do(call); r.Outcome != probe.Timeout || r.Took < limit || r.Took > 3*limit {
+			if r := n.Host(Client).Probe.Do(call); r.Outcome != probe.Timeout || r.Took < limit || r.Took > 3*limit {
 				t.Errorf("%v %v, nobody: %v", f, proto, r)
 			}
 		}
@@ -145,7 +145,7 @@ func TestSnifferCountsWhatArrives(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, proto := range []probe.Protocol{probe.TCP, probe.UDP} {
-			c1.Do(probe.Call{Protocol: proto, To: netip.AddrPortFrom(rm.Addr(f), 81)}) // nobody listens
+			c1.Probe.Do(probe.Call{Protocol: proto, To: netip.AddrPortFrom(rm.Addr(f), 81)}) // nobody listens
 		}
 		deadline := time.Now().Add(time.Second)
 		for s.To(probe.TCP, 81) == 0 || s.To(probe.UDP, 81) == 0 {
@@ -182,7 +182,7 @@ func TestOwnRange(t *testing.T) {
 			t.Fatal(err)
 		}
 		to := netip.AddrPortFrom(p.Addr().Next().Next(), port)
-		if r := n.Host(PodC1).Do(probe.Call{Protocol: probe.TCP, To: to}); r.Outcome != probe.OK || r.Local != to {
+		if r := n.Host(PodC1).Probe.Do(probe.Call{Protocol: probe.TCP, To: to}); r.Outcome != probe.OK || r.Local != to {
 			t.Errorf("%v: %v", to, r)
 		}
 		if err := s.Close(); err != nil {
