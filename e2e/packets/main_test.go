@@ -10,6 +10,7 @@ import (
 	"os"
 	"testing"
 
+	"kube-ipvs-proxy/e2e/judge"
 	"kube-ipvs-proxy/e2e/probe"
 	"kube-ipvs-proxy/e2e/testbed"
 )
@@ -48,10 +49,11 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) (code int, err error) {
-	if lab, err = testbed.New(); err != nil {
+	var end func() error
+	if lab, end, err = judge.Open(context.Background()); err != nil {
 		return 1, err
 	}
-	defer func() { err = errors.Join(err, lab.Close()) }()
+	defer func() { err = errors.Join(err, end()) }()
 	if err := servePods(); err != nil {
 		return 1, err
 	}

@@ -52,9 +52,13 @@ func runSuite(s suite, p plan, results string) error {
 	}
 	defer func() { _ = log.Close() }()
 	fmt.Printf("run   %s  %d tests\n", s.Package, len(s.Tests))
-	cmd := exec.Command(p.VM, "--machine=host", "--env", "BIN="+p.Bin, "--results", filepath.Join(results, s.name()),
-		"--timeout", (p.Timeout + 10*time.Second).String(), "--",
-		s.Binary, "-test.v", "-test.count=1", "-test.timeout", p.Timeout.String(), "-test.run", "^("+strings.Join(s.Tests, "|")+")$")
+	args := []string{"--machine=host", "--env", "BIN=" + p.Bin}
+	for _, e := range p.Env {
+		args = append(args, "--env", e)
+	}
+	cmd := exec.Command(p.VM, append(args, "--results", filepath.Join(results, s.name()),
+		"--timeout", (p.Timeout+10*time.Second).String(), "--",
+		s.Binary, "-test.v", "-test.count=1", "-test.timeout", p.Timeout.String(), "-test.run", "^("+strings.Join(s.Tests, "|")+")$")...)
 	cmd.Dir = s.Dir
 	r, w, err := os.Pipe()
 	if err != nil {

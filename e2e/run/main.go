@@ -4,6 +4,9 @@
 //
 //	run [-v] [-run REGEXP] [-timeout D] [-machine auto|qemu|host] [PACKAGES]
 //
+// With PROXY=kube-proxy-iptables (or -ipvs, -nftables) in the environment the tests that
+// use the lab run the real kube-proxy instead of the product (see e2e/judge).
+//
 // It fails when a test fails or skips, when the machine can't run, and when a
 // package ran no test: silence is not success.
 package main
@@ -98,7 +101,11 @@ func run(args []string) error {
 		}
 	}
 	fmt.Printf("compiled the kernel tests of %d packages in %v\n", len(suites), since(start))
-	return boot(o, plan{Suites: suites, VM: vm, Bin: bin, Verbose: o.verbose, Timeout: o.timeout}, filepath.Join(bin, "e2e", "results"))
+	env, err := judgeEnv(root)
+	if err != nil {
+		return err
+	}
+	return boot(o, plan{Suites: suites, VM: vm, Bin: bin, Env: env, Verbose: o.verbose, Timeout: o.timeout}, filepath.Join(bin, "e2e", "results"))
 }
 
 // build compiles a package statically, as a program or as its tests.

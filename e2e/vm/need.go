@@ -21,6 +21,7 @@ var userland = []tool{
 	{"ipvsadm", "ipvsadm"},
 	{"ip", "iproute2"},
 	{"conntrack", "conntrack"},
+	{"nft", "nftables"},
 	{"modprobe", "kmod"},
 }
 

@@ -1,0 +1,179 @@
+// Package judge runs the lab of e2e/testbed with the real kube-proxy instead of the
+// product, in each of its modes: what a packet test wants of the product can be asked
+// of the reference, too. It runs etcd and an API server, and keeps what the API has
+// equal to the lab's folder of manifests.
+package judge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"kube-ipvs-proxy/e2e/cluster"
+	"kube-ipvs-proxy/e2e/testbed"
+)
+
+// Variable is the environment variable that names the proxy to run in the lab:
+// empty for the product, else Prefix and a mode.
+const (
+	Variable = "PROXY"
+	Prefix   = "kube-proxy-"
+)
+
+// Modes are the modes of kube-proxy. The judge of Kubernetes' semantics is iptables;
+// nftables holds the same but for what it leaves out on purpose.
+func Modes() []string { return []string{"iptables", "ipvs", "nftables"} }
+
+// Programs are the peers that must be there; see cluster.Peers.
+func Programs() []string { return []string{"etcd", "kube-apiserver", "kube-proxy"} }
+
+// Mode is the mode that the value of Variable names, empty for the product.
+func Mode(proxy string) (string, error) {
+	if proxy == "" || proxy == "kube-ipvs-proxy" {
+		return "", nil
+	}
+	mode, ok := strings.CutPrefix(proxy, Prefix)
+	if !ok || !slices.Contains(Modes(), mode) {
+		return "", fmt.Errorf("%s=%s: want nothing or %s with one of %s", Variable, proxy, Prefix, strings.Join(Modes(), ", "))
+	}
+	return mode, nil
+}
+
+// Open builds the lab with the proxies that the environment names by Variable, the
+// product when it does not; none is started. end takes it down.
+func Open(ctx context.Context) (lab *testbed.Lab, end func() error, err error) {
+	mode, err := Mode(os.Getenv(Variable))
+	if err != nil {
+		return nil, nil, err
+	}
+	if mode == "" {
+		lab, err := testbed.New()
+		if err != nil {
+			return nil, nil, err
+		}
+		return lab, lab.Close, nil
+	}
+	j, err := NewLab(ctx, mode)
+	if err != nil {
+		return nil, nil, err
+	}
+	return j.Lab, j.Close, nil
+}
+
+// Lab is a lab and what its proxies need.
+type Lab struct {
+	*testbed.Lab
+
+	dir     string
+	cluster *cluster.Cluster
+	mirror  *mirror
+	relays  []*relay
+}
+
+// NewLab builds a lab with kube-proxy in a mode on each node; none is started.
+func NewLab(ctx context.Context, mode string) (*Lab, error) {
+	j := &Lab{}
+	var err error
+	j.Lab, err = testbed.NewWith(func(l *testbed.Lab) (map[string]testbed.Proxy, error) {
+		return j.proxies(ctx, l, mode)
+	})
+	if err != nil {
+		return nil, errors.Join(err, j.close())
+	}
+	return j, nil
+}
+
+// Close kills the proxies and what they need, and takes the network down.
+func (j *Lab) Close() error { return errors.Join(j.Lab.Close(), j.close()) }
+
+func (j *Lab) close() error {
+	var err error
+	for _, r := range j.relays {
+		err = errors.Join(err, r.close())
+	}
+	if j.mirror != nil {
+		j.mirror.close()
+	}
+	if j.cluster != nil {
+		err = errors.Join(err, j.cluster.Close())
+	}
+	return errors.Join(err, os.RemoveAll(j.dir))
+}
+
+func (j *Lab) proxies(ctx context.Context, l *testbed.Lab, mode string) (map[string]testbed.Proxy, error) {
+	var err error
+	if j.dir, err = os.MkdirTemp("", "judge-"); err != nil {
+		return nil, err
+	}
+	paths, err := copyPeers(ctx, j.dir)
+	if err != nil {
+		return nil, err
+	}
+	if j.cluster, err = cluster.Start(ctx, cluster.Programs{Etcd: paths[0], APIServer: paths[1]}); err != nil {
+		return nil, err
+	}
+	// kube-proxy looks for its Node when it starts.
+	if j.mirror, err = newMirror(ctx, j.cluster, l.Manifests.Dir()); err != nil {
+		return nil, err
+	}
+	config, err := j.cluster.Kubeconfig(cluster.Admin, "https://"+relayAddr)
+	if err != nil {
+		return nil, err
+	}
+	kubeconfig := filepath.Join(j.dir, "kubeconfig")
+	if err := os.WriteFile(kubeconfig, config, 0o600); err != nil {
+		return nil, err
+	}
+	proxies := map[string]testbed.Proxy{}
+	for _, n := range l.Nodes() {
+		r, err := newRelay(n, j.cluster.Port())
+		if err != nil {
+			return nil, err
+		}
+		j.relays = append(j.relays, r)
+		proxies[n.Name()] = &kubeProxy{
+			host: n, program: paths[2], mode: mode, kubeconfig: kubeconfig, mirror: j.mirror, log: &testbed.Log{},
+		}
+	}
+	return proxies, nil
+}
+
+// copyPeers copies the programs into dir: where they were built may be a file system
+// that is slow to read.
+func copyPeers(ctx context.Context, dir string) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Hour) // a cold build on a busy host
+	defer cancel()
+	paths, err := cluster.Peers(ctx, Programs()...)
+	if err != nil {
+		return nil, err
+	}
+	for i, from := range paths {
+		paths[i] = filepath.Join(dir, filepath.Base(from))
+		if err := copyFile(from, paths[i]); err != nil {
+			return nil, err
+		}
+	}
+	return paths, nil
+}
+
+// copyFile copies an executable in large pieces: each is one request where the files
+// are another system's.
+func copyFile(from, to string) error {
+	src, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = src.Close() }()
+	dst, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o755)
+	if err != nil {
+		return err
+	}
+	_, err = io.CopyBuffer(struct{ io.Writer }{dst}, struct{ io.Reader }{src}, make([]byte, 512<<10))
+	return errors.Join(err, dst.Close())
+}

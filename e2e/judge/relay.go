@@ -1,0 +1,63 @@
+package judge
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+
+	"kube-ipvs-proxy/e2e/testbed"
+)
+
+// relayAddr is where a node finds the API server, on its own loopback.
+const relayAddr = "127.0.0.1:6443"
+
+// relay carries connections from a node's loopback to that of this process. The
+// listening socket is the node's; the connections to the API server are ours.
+type relay struct {
+	listener net.Listener
+	target   string
+}
+
+// newRelay listens on a host for connections to a port of our loopback.
+func newRelay(h *testbed.Host, port int) (*relay, error) {
+	r := &relay{target: fmt.Sprintf("127.0.0.1:%d", port)}
+	err := h.Do(func() (err error) {
+		r.listener, err = net.Listen("tcp4", relayAddr)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s: relay to the API server: %w", h.Name(), err)
+	}
+	go r.accept()
+	return r, nil
+}
+
+func (r *relay) accept() {
+	for {
+		from, err := r.listener.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err == nil {
+			go r.carry(from)
+		}
+	}
+}
+
+// carry copies both ways until either side ends: clients of an API server know how to
+// begin anew.
+func (r *relay) carry(from net.Conn) {
+	defer func() { _ = from.Close() }()
+	to, err := net.Dial("tcp4", r.target)
+	if err != nil {
+		return // the client sees its connection close and tries again
+	}
+	defer func() { _ = to.Close() }()
+	ends := make(chan struct{}, 2)
+	go func() { _, _ = io.Copy(to, from); ends <- struct{}{} }()
+	go func() { _, _ = io.Copy(from, to); ends <- struct{}{} }()
+	<-ends
+}
+
+func (r *relay) close() error { return r.listener.Close() }
