@@ -189,6 +189,7 @@ func TestMasqueradeMarks(t *testing.T) {
 		member(t, ipsetutil.NodePortTCP.Name(v6), "30081")
 		member(t, ipsetutil.NodePortLocalTCP.Name(v6), "30081")
 		h.run(v6, "-t", "mangle", "-A", "INPUT", "-m", "mark", "--mark", "0x4000/0x4000")
+		before := 0
 		for _, c := range []struct {
 			who        string
 			source, to string
@@ -205,11 +206,12 @@ func TestMasqueradeMarks(t *testing.T) {
 			{"client to a NodePort, Local", clientAddr[i], nodeAddr[i], 30081, false},
 			{"client to a port of the node", clientAddr[i], nodeAddr[i], 22, false},
 		} {
-			before := h.hits(v6, "mangle", "INPUT", "0x4000/0x4000")
 			client.ask(c.source, c.to, c.port)
-			if got := h.hits(v6, "mangle", "INPUT", "0x4000/0x4000") > before; got != c.marked {
+			after := h.hits(v6, "mangle", "INPUT", "0x4000/0x4000")
+			if got := after > before; got != c.marked {
 				t.Errorf("%s: marked %v, want %v", c.who, got, c.marked)
 			}
+			before = after
 		}
 	})
 }
