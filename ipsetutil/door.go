@@ -32,6 +32,9 @@ type Sets interface {
 	Create(ctx context.Context, set Set) error
 	// Names lists all sets of the namespace, also foreign ones, in one request.
 	Names(ctx context.Context) ([]string, error)
+	// Sizes lists all sets of the namespace, also foreign ones, with the number of
+	// their members, in one request whose cost does not depend on those numbers.
+	Sizes(ctx context.Context) (map[string]int, error)
 	Do(ctx context.Context, changes []Change) []error
 	// Members lists one set: entry to mark (zero where the set has no marks, and
 	// StrangeMark where an entry carries what is never written here).

@@ -23,6 +23,7 @@ func RunSets(t *testing.T, new func(t *testing.T) ipsetutil.Sets) {
 		{"CreateMismatch", testCreateMismatch},
 		{"CreateInvalid", testCreateInvalid},
 		{"Destroy", testDestroy},
+		{"Sizes", testSizes},
 		{"MembersOfEachType", testMembersOfEachType},
 		{"Idempotent", testIdempotent},
 		{"Marks", testMarks},

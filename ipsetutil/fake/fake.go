@@ -62,6 +62,18 @@ func (f *Fake) Names(ctx context.Context) (names []string, err error) {
 	return names, err
 }
 
+// Sizes returns the number of members of every set.
+func (f *Fake) Sizes(ctx context.Context) (sizes map[string]int, err error) {
+	err = f.request(ctx, "list", "sizes", func() error {
+		sizes = make(map[string]int, len(f.sets))
+		for name, s := range f.sets {
+			sizes[name] = len(s.marks)
+		}
+		return nil
+	})
+	return sizes, err
+}
+
 // Members lists one set, see ipsetutil.Sets. The map is the caller's own.
 func (f *Fake) Members(ctx context.Context, name string) (members map[ipsetutil.Entry]uint32, err error) {
 	err = f.request(ctx, "list", name, func() error {

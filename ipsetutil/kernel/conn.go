@@ -164,6 +164,20 @@ func (c *Conn) Names(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
+// Sizes returns the number of members of every set, see ipsetutil.Sets. A kernel
+// older than 4.9 does not tell it, and zero is returned.
+func (c *Conn) Sizes(ctx context.Context) (map[string]int, error) {
+	headers, err := c.Headers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	sizes := make(map[string]int, len(headers))
+	for name, h := range headers {
+		sizes[name] = int(h.Entries)
+	}
+	return sizes, nil
+}
+
 // Members lists one set, see ipsetutil.Sets. An entry that carries what is never
 // written here has ipsetutil.StrangeMark. Sets of types that ipsetutil does not
 // have can't be listed.

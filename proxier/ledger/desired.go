@@ -53,10 +53,7 @@ func (l *Ledger) CapturedAddrs() iter.Seq[netip.Addr] { return maps.Keys(l.captu
 
 // All returns every desired key.
 func (l *Ledger) All() Touched {
-	t := Touched{
-		Servers: map[ipvsutil.Key]struct{}{}, Members: map[ipsetutil.Member]struct{}{},
-		Bound: map[netip.Addr]struct{}{}, Captured: map[netip.Addr]struct{}{},
-	}
+	t := newTouched()
 	for key := range l.servers {
 		t.Servers[key] = struct{}{}
 	}
@@ -67,6 +64,38 @@ func (l *Ledger) All() Touched {
 		t.Bound[a] = struct{}{}
 	}
 	for a := range l.captured {
+		t.Captured[a] = struct{}{}
+	}
+	return t
+}
+
+// Claimed returns every key that an owner's claims lead to, also those of frontends
+// that another owner has.
+func (l *Ledger) Claimed(name plan.ServiceName) Touched {
+	t := newTouched()
+	c := l.claims[name]
+	for _, f := range c.Frontends {
+		key := f.Server.Key
+		t.Servers[key] = struct{}{}
+		for _, m := range f.Members {
+			t.Members[m] = struct{}{}
+		}
+		if f.ShortCircuit {
+			t.Members[plan.MemberOf(ipsetutil.ShortCircuit, key)] = struct{}{}
+		}
+	}
+	for _, s := range c.ShortCircuits {
+		if mark := l.marks.of(markOwner{name, s.Port}); mark != 0 {
+			t.Servers[ipvsutil.MarkKey(mark, s.Port.IPv6)] = struct{}{}
+		}
+	}
+	for _, m := range c.Members {
+		t.Members[m] = struct{}{}
+	}
+	for _, a := range c.Bound {
+		t.Bound[a] = struct{}{}
+	}
+	for _, a := range c.Captured {
 		t.Captured[a] = struct{}{}
 	}
 	return t
@@ -98,6 +127,19 @@ func (l *Ledger) LocalOnly() []plan.ServiceName {
 
 func compareNames(a, b plan.ServiceName) int {
 	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}
+
+// Promotable returns those of LocalOnly for which a mark is free by now: claiming
+// again gives it to them. Sorted; nil while all marks are taken.
+func (l *Ledger) Promotable() []plan.ServiceName {
+	var names []plan.ServiceName
+	for owner := range l.marks.lacking {
+		if l.marks.hasFree(owner.port.IPv6) {
+			names = append(names, owner.service)
+		}
+	}
+	slices.SortFunc(names, compareNames)
+	return slices.Compact(names)
 }
 
 // Conflict is a frontend that several Services claim. Losers are sorted in the

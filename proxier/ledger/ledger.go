@@ -34,6 +34,10 @@ type Server struct {
 	ipvsutil.VirtualServer
 	// RealServers are sorted by address.
 	RealServers []ipvsutil.RealServer
+	// Serving and DrainTimeout say what becomes of a real server that left, see
+	// plan.Frontend and plan.Service.
+	Serving      []netip.AddrPort
+	DrainTimeout *time.Duration
 	// Owner is the Service that has the server.
 	Owner plan.ServiceName
 	// Protocol is that of the traffic; a firewall-mark server's key has none.
@@ -43,7 +47,12 @@ type Server struct {
 }
 
 func (s Server) equal(o Server) bool {
-	return s.VirtualServer == o.VirtualServer && slices.Equal(s.RealServers, o.RealServers)
+	return s.VirtualServer == o.VirtualServer && slices.Equal(s.RealServers, o.RealServers) &&
+		slices.Equal(s.Serving, o.Serving) && equalTimes(s.DrainTimeout, o.DrainTimeout)
+}
+
+func equalTimes(a, b *time.Duration) bool {
+	return a == b || a != nil && b != nil && *a == *b
 }
 
 // Ledger holds the claims of all owners. It is not safe for concurrent use.
@@ -71,6 +80,7 @@ type claimant struct {
 	owner    Owner
 	frontend plan.Frontend
 	mark     uint32
+	drain    *time.Duration
 }
 
 // holding counts who wants a member. Only members of the short circuit have a
@@ -105,7 +115,7 @@ func (l *Ledger) Replace(owner Owner, now plan.Claims) Touched {
 	led := ledFrontends(now)
 	l.assignMarks(owner, now.ShortCircuits, led)
 	l.enterFrontends(t, owner, before, now)
-	l.enterShortCircuits(t, owner, now.ShortCircuits, led)
+	l.enterShortCircuits(t, owner, now, led)
 	count(l.bound, t.bound, now.Bound, before.Bound)
 	count(l.captured, t.captured, now.Captured, before.Captured)
 	for _, m := range now.Members {
@@ -140,7 +150,7 @@ func (l *Ledger) enterFrontends(t *tracker, owner Owner, before claims, now plan
 	kept := make(map[ipvsutil.Key]bool, len(now.Frontends))
 	for _, f := range now.Frontends {
 		kept[f.Server.Key] = true
-		claim := claimant{owner: owner, frontend: f}
+		claim := claimant{owner: owner, frontend: f, drain: now.DrainTimeout}
 		if f.ShortCircuit {
 			claim.mark = l.marks.of(markOwner{owner.Name, f.Port})
 		}
@@ -190,6 +200,7 @@ func (l *Ledger) enter(t *tracker, c claimant) {
 	key := c.frontend.Server.Key
 	l.servers[key] = Server{
 		VirtualServer: c.frontend.Server, RealServers: c.frontend.RealServers,
+		Serving: c.frontend.Serving, DrainTimeout: c.drain,
 		Owner: c.owner.Name, Protocol: key.Protocol,
 	}
 	for _, m := range c.frontend.Members {
@@ -237,8 +248,8 @@ func (l *Ledger) assignMarks(owner Owner, now []plan.ShortCircuit, led map[plan.
 }
 
 // enterShortCircuits records the firewall-mark servers.
-func (l *Ledger) enterShortCircuits(t *tracker, owner Owner, now []plan.ShortCircuit, led map[plan.PortKey][]ipvsutil.Key) {
-	for _, s := range now {
+func (l *Ledger) enterShortCircuits(t *tracker, owner Owner, now plan.Claims, led map[plan.PortKey][]ipvsutil.Key) {
+	for _, s := range now.ShortCircuits {
 		mark := l.marks.of(markOwner{owner.Name, s.Port})
 		if mark == 0 {
 			continue
@@ -247,6 +258,7 @@ func (l *Ledger) enterShortCircuits(t *tracker, owner Owner, now []plan.ShortCir
 		t.server(s.Server.Key)
 		l.servers[s.Server.Key] = Server{
 			VirtualServer: s.Server, RealServers: s.RealServers, Owner: owner.Name,
+			Serving: s.Serving, DrainTimeout: now.DrainTimeout,
 			Protocol: s.Port.Protocol, Frontends: led[s.Port],
 		}
 	}

@@ -67,10 +67,10 @@ func (m *marks) assign(owner markOwner, frontends []ipvsutil.Key) {
 			return
 		}
 	}
-	limit := uint32(1) << m.bits
-	if len(n.used) >= int(limit)-1 {
+	if !m.hasFree(owner.port.IPv6) {
 		return
 	}
+	limit := uint32(1) << m.bits
 	for range limit {
 		mark := n.next << m.shift
 		if n.next++; n.next >= limit {
@@ -81,6 +81,11 @@ func (m *marks) assign(owner markOwner, frontends []ipvsutil.Key) {
 			return
 		}
 	}
+}
+
+// hasFree reports whether a mark of the family is not in use.
+func (m *marks) hasFree(ipv6 bool) bool {
+	return m.bits != 0 && len(m.family(ipv6).used) < 1<<m.bits-1
 }
 
 func (m *marks) give(owner markOwner, n *numbers, mark uint32) {

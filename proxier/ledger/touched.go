@@ -15,6 +15,13 @@ type Touched struct {
 	Bound, Captured map[netip.Addr]struct{}
 }
 
+func newTouched() Touched {
+	return Touched{
+		Servers: map[ipvsutil.Key]struct{}{}, Members: map[ipsetutil.Member]struct{}{},
+		Bound: map[netip.Addr]struct{}{}, Captured: map[netip.Addr]struct{}{},
+	}
+}
+
 // Merge adds the keys of o.
 func (t *Touched) Merge(o Touched) {
 	t.Servers = merged(t.Servers, o.Servers)
@@ -73,10 +80,7 @@ func note[K comparable, V any](values map[K]V, key K, value V) {
 }
 
 func (t *tracker) touched() Touched {
-	touched := Touched{
-		Servers: map[ipvsutil.Key]struct{}{}, Members: map[ipsetutil.Member]struct{}{},
-		Bound: map[netip.Addr]struct{}{}, Captured: map[netip.Addr]struct{}{},
-	}
+	touched := newTouched()
 	for key, was := range t.servers {
 		now, ok := t.ledger.servers[key]
 		if ok != (was != nil) || ok && !now.equal(*was) {

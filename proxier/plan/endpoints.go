@@ -14,6 +14,7 @@ import (
 type selection struct {
 	cluster, local []ipvsutil.RealServer
 	any            bool
+	serving        []netip.AddrPort // see Frontend.Serving
 }
 
 // selectEndpoints picks who serves. Ready endpoints are used; where there is none,
@@ -36,7 +37,22 @@ func selectEndpoints(endpoints []Endpoint, node Node) selection {
 	if len(here) == 0 {
 		here = local[finishing]
 	}
-	return selection{cluster: realServers(cluster), local: realServers(here), any: len(cluster) > 0}
+	return selection{
+		cluster: realServers(cluster), local: realServers(here), any: len(cluster) > 0,
+		serving: serving(endpoints),
+	}
+}
+
+// serving are the endpoints without connections (UDP, SCTP) that still serve,
+// whatever became of their being chosen.
+func serving(endpoints []Endpoint) []netip.AddrPort {
+	var addrs []netip.AddrPort
+	for _, e := range endpoints {
+		if e.Protocol != ipvsutil.TCP && (e.Ready || e.Serving) {
+			addrs = append(addrs, e.Addr)
+		}
+	}
+	return addrs
 }
 
 func isLocal(e Endpoint, node Node) bool {

@@ -22,7 +22,7 @@ func (b *builder) internal(addr netip.Addr, port Port, chosen selection) {
 		}
 	}
 	b.add(Frontend{
-		Server: b.server(key), RealServers: servers,
+		Server: b.server(key), RealServers: servers, Serving: chosen.serving,
 		Members: append(members, refusal(key, chosen)...),
 	})
 }
@@ -37,7 +37,7 @@ type membersOf func(b *builder, key ipvsutil.Key) []ipsetutil.Member
 func (b *builder) external(p place, number uint16, port PortKey, chosen selection) bool {
 	key := keyOf(p.addr, number, port.Protocol)
 	f := Frontend{
-		Server: b.server(key), RealServers: chosen.cluster,
+		Server: b.server(key), RealServers: chosen.cluster, Serving: chosen.serving,
 		Members: append(p.members(b, key), refusal(key, chosen)...),
 		Port:    port,
 	}
@@ -197,6 +197,7 @@ func (b *builder) shortCircuit(port PortKey, chosen selection) ShortCircuit {
 		Port:        port,
 		Server:      server,
 		RealServers: chosen.cluster,
+		Serving:     chosen.serving,
 	}
 }
 

@@ -30,6 +30,7 @@ func For(service *Service, endpoints []Endpoint, node Node, config Config) (Clai
 		b.family(clusterIP, ports, byPort)
 	}
 	b.healthCheck(endpoints)
+	b.claims.DrainTimeout = service.DrainTimeout
 	return b.claims, b.problems
 }
 

@@ -52,6 +52,10 @@ type Service struct {
 	Persistence uint32
 	// HealthCheckNodePort is zero when there is none.
 	HealthCheckNodePort uint16
+	// DrainTimeout is the Service's own wish of how long a real server that left may
+	// keep its connections (annotation kube-ipvs-proxy/drain-timeout): zero ends them
+	// at once, a negative value never. Nil: the operator's value counts.
+	DrainTimeout *time.Duration
 }
 
 // Port is one port of a Service. Name may be empty; NodePort zero means none.
@@ -112,6 +116,9 @@ type Frontend struct {
 	Server ipvsutil.VirtualServer
 	// RealServers are sorted by address.
 	RealServers []ipvsutil.RealServer
+	// Serving are, for UDP and SCTP, all endpoints of the port that still serve, on
+	// any node, sorted: flows to one that is not chosen any more may go on.
+	Serving []netip.AddrPort
 	// Members are the entries that only the owner of the frontend may have.
 	Members []ipsetutil.Member
 	// ShortCircuit: clients on this node are led to the ShortCircuit of Port.
@@ -126,6 +133,8 @@ type ShortCircuit struct {
 	Port        PortKey
 	Server      ipvsutil.VirtualServer
 	RealServers []ipvsutil.RealServer
+	// Serving is that of Frontend.
+	Serving []netip.AddrPort
 }
 
 // HealthCheck is what the health check of a load balancer answers. Port zero
@@ -147,6 +156,8 @@ type Claims struct {
 	// Members are entries that several Services may want.
 	Members     []ipsetutil.Member
 	HealthCheck HealthCheck
+	// DrainTimeout is that of the Service.
+	DrainTimeout *time.Duration
 }
 
 // Problem is something in a Service that cannot be served: which part, and why.
