@@ -1,0 +1,97 @@
+package netfilter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
+	"kube-ipvs-proxy/ipvsutil/netlink"
+)
+
+// settle is how long changes are gathered before they are told: a restore by someone
+// else is hundreds of messages.
+const settle = 100 * time.Millisecond
+
+// Messages of nf_tables that change chains or rules (include/uapi/linux/netfilter/
+// nf_tables.h). The first attribute of each is the table's name.
+var ruleMessages = []uint16{
+	unix.NFT_MSG_DELTABLE, unix.NFT_MSG_NEWCHAIN, unix.NFT_MSG_DELCHAIN, unix.NFT_MSG_NEWRULE, unix.NFT_MSG_DELRULE,
+}
+
+// Watch tells that somebody, perhaps Ensure itself, has changed chains or rules of
+// the tables that hold ours; ask Check then. Changes that come close together are
+// told once. Only the nf_tables back end tells; with the legacy one, and after the
+// channel was closed, Check has to be asked from time to time. The channel is closed
+// when ctx ends or the subscription breaks. Watch starts no process.
+func (r *Rules) Watch(ctx context.Context) (<-chan struct{}, error) {
+	socket, err := nl.Subscribe(unix.NETLINK_NETFILTER, unix.NFNLGRP_NFTABLES)
+	if err != nil {
+		return nil, fmt.Errorf("watch nf_tables: %w", err)
+	}
+	changes := make(chan struct{}, 1)
+	stop := context.AfterFunc(ctx, socket.Close)
+	go func() {
+		defer close(changes)
+		defer socket.Close()
+		defer stop()
+		for {
+			changed, err := receiveChange(socket)
+			if err != nil {
+				return
+			}
+			if !changed {
+				continue
+			}
+			select {
+			case <-time.After(settle):
+			case <-ctx.Done():
+				return
+			}
+			select {
+			case changes <- struct{}{}:
+			default: // told already, and not yet heard
+			}
+		}
+	}()
+	return changes, nil
+}
+
+// receiveChange waits for messages and reports whether one is about our tables. What
+// the kernel had to drop may have been.
+func receiveChange(socket *nl.NetlinkSocket) (bool, error) {
+	messages, _, err := socket.Receive()
+	switch {
+	case errors.Is(err, unix.ENOBUFS):
+		return true, nil
+	case errors.Is(err, unix.EINTR), errors.Is(err, unix.EAGAIN):
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	return slices.ContainsFunc(messages, changesRules), nil
+}
+
+// changesRules reports whether a message changes a table that iptables uses.
+func changesRules(m syscall.NetlinkMessage) bool {
+	if m.Header.Type>>8 != unix.NFNL_SUBSYS_NFTABLES || !slices.Contains(ruleMessages, m.Header.Type&0xff) || len(m.Data) < headerLength {
+		return false
+	}
+	if family := m.Data[0]; family != unix.NFPROTO_IPV4 && family != unix.NFPROTO_IPV6 {
+		return false
+	}
+	for a, err := range netlink.Parse(m.Data[headerLength:]) {
+		if err != nil {
+			return false
+		}
+		if a.Type == 1 {
+			return slices.Contains([]string{tableMangle, tableNAT, tableFilter}, a.String())
+		}
+	}
+	return false
+}

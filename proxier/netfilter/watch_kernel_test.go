@@ -1,0 +1,47 @@
+//go:build kernel
+
+package netfilter
+
+import (
+	"context"
+	"testing"
+	"time"
+)
+
+func TestWatchTellsOfDamage(t *testing.T) {
+	newNamespace(t)
+	h := newHost(t, BackendNFT)
+	r := h.ensured()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	changes, err := r.Watch(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.restore(false, "*raw\n:strange - [0:0]\n-A strange -j ACCEPT\nCOMMIT\n")
+	select {
+	case <-changes:
+		t.Error("told of a table that holds nothing of ours")
+	case <-time.After(5 * settle):
+	}
+	for _, ipv6 := range []bool{false, true} {
+		h.run(ipv6, "-t", "nat", "-F")
+		select {
+		case <-changes:
+		case <-time.After(10 * time.Second):
+			t.Fatal("not told that nat was flushed")
+		}
+		h.ensure(r, true)
+		<-changes // of our own writing
+		h.wantRight(r)
+	}
+	cancel()
+	select {
+	case _, open := <-changes:
+		if open {
+			t.Error("told of a change after the end")
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("the channel was not closed")
+	}
+}
