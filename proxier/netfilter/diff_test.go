@@ -178,3 +178,21 @@ func TestRemovalOfNothingIsEmpty(t *testing.T) {
 		t.Errorf("input %q, kept %q", input, kept)
 	}
 }
+
+// TestLeftoverThatAForeignRuleUses cannot be deleted: the whole restore would fail.
+func TestLeftoverThatAForeignRuleUses(t *testing.T) {
+	rs := Render(podNetwork(), false)
+	l := saved(t, rs.String())
+	l[tableNAT].chains["KUBE-SVC-A"] = []string{"-j KUBE-SEP-A"}
+	l[tableNAT].chains["KUBE-SEP-A"] = []string{"-j ACCEPT"}
+	l[tableNAT].chains["custom"] = []string{"-p tcp -g KUBE-SVC-A"}
+	want := []string{"-F KUBE-SEP-A", "-F KUBE-SVC-A", "-X KUBE-SEP-A"}
+	if diff := cmp.Diff(want, rs.compare(l).edits[tableNAT]); diff != "" {
+		t.Error(diff)
+	}
+	delete(l[tableNAT].chains, "KUBE-SEP-A")
+	l[tableNAT].chains["KUBE-SVC-A"] = nil
+	if d := rs.compare(l); len(d.found) > 0 {
+		t.Errorf("found %q after it was emptied", d.found)
+	}
+}
