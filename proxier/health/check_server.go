@@ -17,10 +17,19 @@ import (
 
 // checkServers are the open ports of Checks. Run's goroutine has them alone.
 type checkServers struct {
-	checks *Checks
-	open   map[place]*checkServer
-	// failures counts the tries at a place that failed.
-	failures map[place]int
+	checks   *Checks
+	open     map[place]*checkServer
+	failures map[place]checkFailure
+}
+
+// checkFailure is a place that cannot be served, since a time; told: somebody knows.
+type checkFailure struct {
+	since time.Time
+	told  bool
+}
+
+func newCheckServers(c *Checks) *checkServers {
+	return &checkServers{checks: c, open: map[place]*checkServer{}, failures: map[place]checkFailure{}}
 }
 
 type checkServer struct {
@@ -40,7 +49,7 @@ func (s *checkServers) match(ctx context.Context, wanted map[place]bool) <-chan 
 			delete(s.open, at)
 		}
 	}
-	maps.DeleteFunc(s.failures, func(at place, _ int) bool { return !wanted[at] })
+	maps.DeleteFunc(s.failures, func(at place, _ checkFailure) bool { return !wanted[at] })
 	failed := false
 	for _, at := range slices.SortedFunc(maps.Keys(wanted), comparePlaces) {
 		if s.open[at] != nil {
@@ -56,7 +65,7 @@ func (s *checkServers) match(ctx context.Context, wanted map[place]bool) <-chan 
 	if !failed {
 		return nil
 	}
-	return time.After(listenRetry)
+	return time.After(s.checks.retry)
 }
 
 // comparePlaces makes it the same Service that wins a port that two want.
@@ -65,17 +74,19 @@ func comparePlaces(a, b place) int {
 		cmp.Compare(a.port, b.port), a.addr.Compare(b.addr))
 }
 
-// tell says a failure once. An address that is not there yet gets a second try
-// first: a new IPv6 address cannot be used while its uniqueness is being checked.
+// tell says a failure once. An address that is not there yet is given time: a new
+// IPv6 address cannot be used while its uniqueness is being checked.
 func (s *checkServers) tell(at place, err error) {
-	s.failures[at]++
-	say := 1
-	if errors.Is(err, syscall.EADDRNOTAVAIL) {
-		say = 2
+	f := s.failures[at]
+	if f.since.IsZero() {
+		f.since = time.Now()
 	}
-	if s.failures[at] == say && s.checks.failed != nil {
+	early := errors.Is(err, syscall.EADDRNOTAVAIL) && time.Since(f.since) < s.checks.retry
+	if !f.told && !early && s.checks.failed != nil {
+		f.told = true
 		s.checks.failed(at.name, err)
 	}
+	s.failures[at] = f
 }
 
 func (s *checkServers) listen(ctx context.Context, at place) error {

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"time"
 )
 
 // ServiceName is the namespace and name of a Service.
@@ -36,6 +37,8 @@ type Checks struct {
 	healthy func() bool
 	failed  func(ServiceName, error)
 	changed chan struct{}
+	// retry is the time between two tries to listen.
+	retry time.Duration
 
 	mu     sync.Mutex
 	checks map[ServiceName]Check
@@ -47,7 +50,7 @@ type Checks struct {
 // cannot be served (it is tried again until it can).
 func NewChecks(healthy func() bool, failed func(ServiceName, error)) *Checks {
 	return &Checks{
-		healthy: healthy, failed: failed, changed: make(chan struct{}, 1),
+		healthy: healthy, failed: failed, changed: make(chan struct{}, 1), retry: listenRetry,
 		checks: map[ServiceName]Check{},
 	}
 }
@@ -141,7 +144,7 @@ func (c *Checks) places() map[place]bool {
 
 // Run serves until the context ends, and closes all ports then.
 func (c *Checks) Run(ctx context.Context) {
-	servers := &checkServers{checks: c, open: map[place]*checkServer{}, failures: map[place]int{}}
+	servers := newCheckServers(c)
 	defer servers.closeAll()
 	for {
 		retry := servers.match(ctx, c.places())

@@ -1,6 +1,7 @@
 package health
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,6 +51,9 @@ type Server struct {
 	// Failed is told of a failure that is tried again: when it appears or becomes
 	// another one. Nil means that nobody wants to know.
 	Failed func(error)
+
+	// retry is the time between two tries to listen; zero means listenRetry.
+	retry time.Duration
 }
 
 // listenRetry is the time between two tries to listen.
@@ -77,7 +81,7 @@ func (s Server) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(listenRetry):
+		case <-time.After(cmp.Or(s.retry, listenRetry)):
 		}
 	}
 }
