@@ -109,7 +109,7 @@ func (b *block) value(scalar []byte, indent, depth int) bool {
 	deeper := b.line && b.indent > indent
 	switch {
 	case len(scalar) > 0:
-		return !deeper && b.scalar(scalar)
+		return b.scalar(scalar)
 	case deeper && isItem(b.text), b.line && b.indent == indent && isItem(b.text):
 		return b.sequence(b.indent, depth+1)
 	case deeper:
@@ -137,7 +137,7 @@ func (b *block) sequence(indent, depth int) bool {
 			}
 		} else {
 			b.next()
-			if b.line && b.indent > indent || !b.scalar(item) {
+			if !b.scalar(item) {
 				return false
 			}
 		}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"kube-ipvs-proxy/proxier/plan"
 )
 
 // readText reads one file without a folder, as the reader does.
@@ -77,8 +79,6 @@ func TestDecode(t *testing.T) {
 			problems: []string{"the name is not a DNS name", "Service default/A/b: the name is not", `Service default/a\nb: the name`,
 				"Service a.b/web: the namespace is not", "Service: the name is not"}},
 		{name: "aliases that multiply", content: "a: &a [x,x,x,x,x,x,x,x,x]\n" + bombs(), problems: []string{"is not YAML"}},
-		{name: "a slice port without a name is one with an empty name",
-			content: strings.Replace(sliceYAML("web-1", "web", "10.244.1.10"), "- name: http\n  port", "- port", 1), keys: "EndpointSlice default/web-1"},
 		{name: "a slice without a label", content: strings.Replace(sliceYAML("web-1", "web"), "service-name", "other", 1),
 			keys: "EndpointSlice default/web-1", problems: []string{"EndpointSlice default/web-1: has no label kubernetes.io/service-name"}},
 	}
@@ -109,6 +109,16 @@ func bombs() string {
 		fmt.Fprintf(&s, "%c: &%c [%s]\n", c+1, c+1, strings.Repeat(fmt.Sprintf("*%c,", c), 9))
 	}
 	return s.String()
+}
+
+// TestDefaults: what the API server fills in is filled in here: the namespace, and
+// the name and protocol of a slice's port.
+func TestDefaults(t *testing.T) {
+	f := readText("f.yaml", strings.Replace(sliceYAML("web-1", "web", "10.244.1.10"), "- name: http\n  port", "- port", 1))
+	want := ready("10.244.1.10:8080")
+	want.PortName = ""
+	compareValues(t, []plan.Endpoint{want}, f.objects[0].endpoints)
+	compareValues(t, plan.ServiceName{Namespace: "default", Name: "web"}, f.objects[0].owner)
 }
 
 // TestSplitLines: the place of a document is that of its first line.

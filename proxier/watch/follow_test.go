@@ -77,6 +77,9 @@ func TestWait(t *testing.T) {
 		t.Errorf("after an event the wait is %v, want %v", got, quiet)
 	}
 	for at := start; ; at = at.Add(quiet / 2) {
+		if at.Sub(start) > 2*patience {
+			t.Fatal("with endless events the wait never ends")
+		}
 		f.note(at)
 		if f.wait(at) <= 0 {
 			if took := at.Sub(start); took != patience {
