@@ -25,11 +25,13 @@ func TestStatement58ProxyModeAddressIsRouted(t *testing.T) {
 	// The load balancer is the client, and N knows the way.
 	s.each(func(w way) {
 		lb := v.lb(w)
-		if err := lab.Host(X).OwnRange(netip.PrefixFrom(lb.Addr(), lb.Addr().BitLen())); err != nil {
-			w.Fatal(err)
-		}
-		if err := lab.Host(N).Route(netip.PrefixFrom(lb.Addr(), lb.Addr().BitLen()), "eth0", w.addr(X)); err != nil {
-			w.Fatal(err)
+		if w.proto == TCP {
+			if err := lab.Host(X).AddAddr("lo", lb.Addr(), lb.Addr().BitLen()); err != nil {
+				w.Fatal(err)
+			}
+			if err := lab.Host(N).Route(netip.PrefixFrom(lb.Addr(), lb.Addr().BitLen()), "eth0", w.addr(X)); err != nil {
+				w.Fatal(err)
+			}
 		}
 		s.serve(X, w.proto, lb)
 		w.from(c1).times(3).to(lb).reach(X).seen(w.addr(c1))

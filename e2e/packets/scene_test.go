@@ -18,7 +18,8 @@ import (
 // scene is one test: its Services go when it ends, and a failure leaves a dump.
 type scene struct {
 	*testing.T
-	files map[string]bool
+	files  map[string]bool
+	dumped bool
 }
 
 func begin(t *testing.T) *scene {
@@ -29,14 +30,20 @@ func begin(t *testing.T) *scene {
 }
 
 func (s *scene) end() {
-	if s.Failed() {
-		s.dump(N)
-		s.dump(M)
-	}
+	s.dumpFailure()
 	for name := range s.files {
 		if err := lab.Manifests.Remove(name); err != nil {
 			s.Error(err)
 		}
+	}
+}
+
+// dumpFailure shows the state of the nodes, once, if the test has failed.
+func (s *scene) dumpFailure() {
+	if s.Failed() && !s.dumped {
+		s.dumped = true
+		s.dump(N)
+		s.dump(M)
 	}
 }
 
@@ -98,6 +105,7 @@ func (s *scene) settle() {
 func (s *scene) flags(args ...string) {
 	s.Helper()
 	s.Cleanup(func() {
+		s.dumpFailure() // as it was with these flags
 		if err := lab.Restart(context.Background(), N); err != nil {
 			s.Error(err)
 		}

@@ -26,6 +26,8 @@ var dumpCommands = [][]string{
 	{"ip", "route", "show", "table", "all"},
 	{"ip", "-6", "route", "show", "table", "all"},
 	{"conntrack", "-L"},
+	{"conntrack", "-L", "-f", "ipv6"},
+	{"nstat", "-as"},
 }
 
 // Dump writes what a node's kernel has and what its proxy said into a file and

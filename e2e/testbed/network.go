@@ -102,6 +102,10 @@ func (n *Network) buildHost(spec hostSpec) error {
 	if err := errors.Join(
 		h.SetSysctl("net/ipv4/ip_forward", "1"),
 		h.SetSysctl("net/ipv6/conf/all/forwarding", "1"),
+		// Packets leave the node by the device they came from, for which IPv6 sends
+		// redirects that no sysctl turns off. They use up what a peer may get of
+		// ICMP errors, and refusals would come late.
+		h.SetSysctl("net/ipv6/icmp/ratelimit", "0"),
 		h.addBridge("cbr0"),
 	); err != nil {
 		return err
