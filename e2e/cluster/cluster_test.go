@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -49,6 +51,7 @@ func TestCluster(t *testing.T) {
 	c := begin(t)
 	t.Run("objects", func(t *testing.T) { testObjects(t, c) })
 	t.Run("rights", func(t *testing.T) { testRights(t, c) })
+	t.Run("machine", func(t *testing.T) { testMachine(t, c) })
 	testClose(t, c)
 }
 
@@ -159,6 +162,36 @@ func testRights(t *testing.T, c *Cluster) {
 	if _, err := client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("what was not granted: %v", err)
 	}
+}
+
+// testMachine asks from inside a QEMU machine, by the only way out that it has.
+func testMachine(t *testing.T, c *Cluster) {
+	dir := t.TempDir()
+	vm, config := filepath.Join(dir, "vm"), filepath.Join(dir, "kubeconfig")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", vm, "../vm")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build vm: %v\n%s", err, out)
+	}
+	kubectl, err := Peers(t.Context(), "kubectl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := c.Kubeconfig(Admin, "https://"+GuestAddress+":6443")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(config, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	ask := exec.CommandContext(t.Context(), vm, "--machine=qemu", "--cpus=1", "--memory=1G", "--timeout=3m", "--api", strconv.Itoa(c.Port()),
+		"--", kubectl[0], "--kubeconfig", config, "get", "--raw", "/readyz")
+	out, err := ask.CombinedOutput()
+	if err != nil || string(out) != "ok" {
+		t.Fatalf("%v: %v\n%s", ask, err, out)
+	}
+	t.Logf("machine, kubectl and answer: %v", time.Since(start).Round(time.Millisecond))
 }
 
 func testClose(t *testing.T, c *Cluster) {

@@ -90,8 +90,9 @@ type typed[T any] interface {
 
 func (r resource[T]) apply(ctx context.Context) error {
 	done, err := r.client.Create(ctx, r.object, metav1.CreateOptions{})
-	if apierrors.IsAlreadyExists(err) {
-		done, err = r.update(ctx)
+	// A Service that is there already has its ClusterIP: the API calls that invalid.
+	if apierrors.IsAlreadyExists(err) || apierrors.IsInvalid(err) {
+		done, err = r.update(ctx, err)
 	}
 	if err != nil {
 		return err
@@ -104,9 +105,13 @@ func (r resource[T]) apply(ctx context.Context) error {
 }
 
 // update changes the object in place, and where the API does not allow that, as for
-// another ClusterIP, deletes and creates it.
-func (r resource[T]) update(ctx context.Context) (T, error) {
+// another ClusterIP, deletes and creates it. If there is none, it could not be created
+// for the reason refused.
+func (r resource[T]) update(ctx context.Context, refused error) (T, error) {
 	old, err := r.client.Get(ctx, r.object.GetName(), metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		err = refused
+	}
 	if err != nil {
 		return old, err
 	}
