@@ -105,8 +105,3 @@ func splitJSON(data []byte) []text {
 		}
 	}
 }
-
-// lineOf returns the line, from 1, of offset in body.
-func lineOf(body []byte, offset int) int {
-	return 1 + bytes.Count(body[:min(max(offset, 0), len(body))], []byte("\n"))
-}
