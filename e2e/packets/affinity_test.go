@@ -3,7 +3,6 @@
 package packets
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -108,12 +107,4 @@ func TestStatement85AffinityWithExternalLocal(t *testing.T) {
 			w.Error("pinned to an endpoint that is not local")
 		}
 	})
-}
-
-// run runs a program on a host.
-func (s *scene) run(host, program string, args ...string) {
-	s.Helper()
-	if _, err := lab.Host(host).Exec(context.Background(), program, args...); err != nil {
-		s.Fatal(err)
-	}
 }
