@@ -44,6 +44,8 @@ type object struct {
 	endpoints []plan.Endpoint
 	node      NodeInfo
 	problems  []Problem
+	// uid is that of a Service of the API server; elsewhere it is empty.
+	uid string
 }
 
 // owned reports whether the object is a slice of some Service.

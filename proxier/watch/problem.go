@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"kube-ipvs-proxy/proxier/plan"
 )
 
 // Problem is something that was read and cannot be used: where it stands, which
@@ -42,6 +44,14 @@ func (p Problem) String() string {
 		}
 	}
 	return strings.Join(parts, ": ")
+}
+
+// Service names the Service that the problem belongs to; false when it belongs to
+// something else.
+func (p Problem) Service() (plan.ServiceName, bool) {
+	text, ok := strings.CutPrefix(p.Object, "Service ")
+	namespace, name, whole := strings.Cut(text, "/")
+	return plan.ServiceName{Namespace: namespace, Name: name}, ok && whole
 }
 
 // compare orders problems by place and object.

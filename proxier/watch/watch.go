@@ -8,6 +8,7 @@ package watch
 import (
 	"net/netip"
 	"slices"
+	"time"
 
 	"kube-ipvs-proxy/proxier/plan"
 )
@@ -22,6 +23,17 @@ type Dirty struct {
 	// Revision names the state that was read; see FolderRevision. It is empty
 	// for a source that has no such name.
 	Revision string
+	// Triggers are the times at which changes of endpoints were caused, as far as
+	// slices tell them; only the API server's do.
+	Triggers []Trigger
+}
+
+// Trigger is the time of the cause of a change of one Service's endpoints (the
+// annotation endpoints.kubernetes.io/last-change-trigger-time of a slice).
+type Trigger struct {
+	Service plan.ServiceName
+	IPv6    bool
+	At      time.Time
 }
 
 // NodeInfo is what the Node object of this node says.
