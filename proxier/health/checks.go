@@ -95,7 +95,6 @@ func (c *Checks) SetAddresses(addrs []netip.Addr) {
 		return !a.IsValid() || a.Is6() && a.IsLinkLocalUnicast() && a.Zone() == ""
 	})
 	slices.SortFunc(usable, netip.Addr.Compare)
-	usable = slices.Compact(usable)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !slices.Equal(usable, c.addrs) {

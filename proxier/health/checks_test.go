@@ -211,10 +211,32 @@ func TestStatement120Taken(t *testing.T) {
 	answers(t, loopback4, port, 200, 1)
 	c.Set(shop, Check{}) // a new failure of the port is new
 	answers(t, loopback4, port, 0, 0)
-	taken = listen(t, taken.Addr().String())
-	c.Set(shop, Check{port, [2]int{1, 1}})
-	if err := <-failures; !errors.Is(err, syscall.EADDRINUSE) {
-		t.Errorf("failure %v", err)
+	listen(t, taken.Addr().String())
+	for range 2 { // told anew each time the Service asks anew
+		c.Set(shop, Check{port, [2]int{1, 1}})
+		if err := <-failures; !errors.Is(err, syscall.EADDRINUSE) {
+			t.Errorf("failure %v", err)
+		}
+		c.Set(shop, Check{})
+		answers(t, loopback4, free, 200, 1)
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// TestEndOfRun: the ports are closed when Run returns.
+func TestEndOfRun(t *testing.T) {
+	c := NewChecks(func() bool { return true }, nil)
+	port := freePort(t)
+	c.SetAddresses([]netip.Addr{loopback4})
+	c.Set(web, Check{port, [2]int{1, 1}})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { c.Run(ctx); close(ended) }()
+	answers(t, loopback4, port, 200, 1)
+	cancel()
+	<-ended
+	if response, _ := get(url(loopback4, port)); response != nil {
+		t.Errorf("answered %d after the end", response.StatusCode)
 	}
 }
 
@@ -236,20 +258,37 @@ func TestNewAddressGetsTime(t *testing.T) {
 	})
 }
 
-// TestServerThatEnds: a listener that broke is opened anew.
+// TestServerThatEnds: a listener that broke is opened anew; when it cannot be, that
+// is told, though the port had failed and been told before.
 func TestServerThatEnds(t *testing.T) {
-	c, _, _ := running(t)
-	servers := newCheckServers(c)
+	told := 0
+	servers := newCheckServers(NewChecks(func() bool { return true }, func(ServiceName, error) { told++ }))
 	defer servers.closeAll()
 	at := place{web, freePort(t), loopback4}
-	wanted := map[place]bool{at: true}
-	servers.match(t.Context(), wanted)
-	first := servers.open[at]
+	address := netip.AddrPortFrom(at.addr, at.port).String()
+	match := func() { servers.match(t.Context(), map[place]bool{at: true}) }
+	breakIt := func() {
+		server := servers.open[at]
+		server.listener.Close()
+		eventually(t, server.ended.Load)
+	}
+	taken := listen(t, address)
+	match()
+	taken.Close()
+	match()
 	answers(t, loopback4, at.port, 503, 0)
-	first.listener.Close()
-	eventually(t, first.ended.Load)
-	servers.match(t.Context(), wanted)
+	breakIt()
+	match()
 	answers(t, loopback4, at.port, 503, 0)
+	if told != 1 {
+		t.Errorf("told %d times, want 1", told)
+	}
+	breakIt()
+	listen(t, address)
+	match()
+	if told != 2 {
+		t.Errorf("told %d times, want 2", told)
+	}
 }
 
 // TestCloseFreesThePort: a port is free when close returns, also when the server

@@ -28,9 +28,8 @@ type Health struct {
 	// time of the start.
 	updated time.Time
 	// oldest is the time of the first change that is not in the kernel; next that of
-	// the first change that came after the running round began. Zero: there is none.
+	// the first change that came after the last round began. Zero: there is none.
 	oldest, next time.Time
-	running      bool
 }
 
 // DefaultTimeout is twice the default sync period.
@@ -51,9 +50,7 @@ func (h *Health) Queued() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.note(&h.oldest)
-	if h.running {
-		h.note(&h.next)
-	}
+	h.note(&h.next)
 }
 
 func (h *Health) note(t *time.Time) {
@@ -68,7 +65,7 @@ func (h *Health) Begin() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.note(&h.oldest)
-	h.next, h.running = time.Time{}, true
+	h.next = time.Time{}
 }
 
 // End notes that a round ended; complete: it left nothing undone. What was queued
@@ -76,11 +73,9 @@ func (h *Health) Begin() {
 func (h *Health) End(complete bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.running = false
 	if complete {
 		h.updated, h.oldest = time.Now(), h.next
 	}
-	h.next = time.Time{}
 }
 
 // SetEligible says whether load balancers should send new connections to this
