@@ -2,13 +2,10 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"math/bits"
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
 	ipsetkernel "kube-ipvs-proxy/ipsetutil/kernel"
@@ -73,11 +70,26 @@ func build(ctx context.Context, options config.Options, log *slog.Logger) (*agen
 		MarkBits:      uint8(bits.OnesCount32(marks.Index)),
 		Reconcile:     reconcile.Config{DrainTimeout: options.DrainTimeout, DrainCheck: drainCheck},
 	}, source, node, func(addrs, nodeIPs []netip.Addr) []netip.Addr {
-		picked := host.NodePortAddresses(addrs, nodeIPs, nodePorts)
+		picked := host.NodePortAddresses(addrs, withBindAddress(nodeIPs, options.BindAddress), nodePorts)
 		// IPVS serves no loopback address: its packets never leave the host.
 		return slices.DeleteFunc(picked, netip.Addr.IsLoopback)
 	}, doors, log)
 	return a, nil
+}
+
+// withBindAddress puts the configured primary address of the node, if there is one,
+// in the place of its Node's address of that family.
+func withBindAddress(nodeIPs []netip.Addr, bind netip.Addr) []netip.Addr {
+	if !bind.IsValid() {
+		return nodeIPs
+	}
+	ips := []netip.Addr{bind}
+	for _, ip := range nodeIPs {
+		if ip.Is6() != bind.Is6() {
+			ips = append(ips, ip)
+		}
+	}
+	return ips
 }
 
 // doors opens the ways into the kernel.
@@ -87,9 +99,6 @@ func (a *agent) doors(ctx context.Context, options config.Options, marks netfilt
 		return reconcile.Doors{}, err
 	}
 	a.closers = append(a.closers, ipvs.Close)
-	if err := checkScheduler(ctx, ipvs, options.Scheduler); err != nil {
-		return reconcile.Doors{}, err
-	}
 	sets, err := ipsetkernel.Open(ctx)
 	if err != nil {
 		return reconcile.Doors{}, err
@@ -102,6 +111,9 @@ func (a *agent) doors(ctx context.Context, options config.Options, marks netfilt
 		return reconcile.Doors{}, err
 	}
 	a.closers = append(a.closers, addresses.Close)
+	if options.BindByRoute {
+		addresses.BindByRoute()
+	}
 	rules, err := netfilter.New(ctx, flags(options, marks))
 	if err != nil {
 		return reconcile.Doors{}, err
@@ -112,6 +124,7 @@ func (a *agent) doors(ctx context.Context, options config.Options, marks netfilt
 // flags are the choices that the static rules depend on.
 func flags(options config.Options, marks netfilter.Marks) netfilter.Flags {
 	f := netfilter.DefaultFlags()
+	f.Backend = netfilter.Backend(options.IPTablesBackend)
 	f.Marks = marks
 	f.IPv6 = hostHasIPv6()
 	f.MasqueradeAll = options.MasqueradeAll
@@ -139,25 +152,4 @@ func detector(options config.Options) netfilter.Detector {
 		}
 	}
 	return d
-}
-
-// schedulers are all that mainline kernels have.
-var schedulers = []string{"rr", "wrr", "lc", "wlc", "lblc", "lblcr", "sh", "dh", "sed", "nq", "fo", "ovf", "mh"}
-
-// checkScheduler refuses one that the kernel does not have, and lists those that it has.
-func checkScheduler(ctx context.Context, ipvs *kernel.IPVS, name string) error {
-	ok, err := ipvs.HasScheduler(ctx, name)
-	if err != nil || ok {
-		return err
-	}
-	var have []string
-	for _, s := range schedulers {
-		if ok, err := ipvs.HasScheduler(ctx, s); err == nil && ok {
-			have = append(have, s)
-		}
-	}
-	if len(have) == 0 {
-		return errors.New("this kernel has no IPVS scheduler at all")
-	}
-	return exitError{2, fmt.Errorf("--ipvs-scheduler %q: not in this kernel, which has %s", name, strings.Join(have, " "))}
 }

@@ -53,6 +53,7 @@ func command() *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.Flags().AddFlagSet(run.Flags())
+	root.SetUsageFunc(groupedUsage)
 	root.AddCommand(run, listCommand(), versionCommand())
 	return root
 }

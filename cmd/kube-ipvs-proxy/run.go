@@ -19,28 +19,61 @@ func runCommand() *cobra.Command {
 		Short: "Serve the Services of this node until it is told to end",
 		Long: "run programs the kernel and follows every change. When it ends, the kernel keeps\n" +
 			"what it has and traffic goes on; the next run adopts it.",
-		Example: "  kube-ipvs-proxy run --manifests /etc/services --cluster-cidr 10.244.0.0/16\n" +
+		Example: "  kube-ipvs-proxy run --config /var/lib/kube-proxy/config.conf\n" +
+			"  kube-ipvs-proxy run --manifests /etc/services --cluster-cidr 10.244.0.0/16\n" +
 			"  kube-ipvs-proxy run --manifests /etc/services --once",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			options, err := raw.Validate()
-			if err != nil {
-				return exitError{2, err}
+			if raw.Version {
+				printVersion(cmd.OutOrStdout())
+				return nil
 			}
-			return run(cmd.Context(), options)
+			read := func() (config.Raw, config.Options, error) { return configure(cmd.Flags(), raw) }
+			resolved, options, err := read()
+			switch {
+			case err != nil:
+				return err
+			case resolved.WriteConfigTo != "":
+				return writeConfig(resolved)
+			}
+			log, level := logger(options)
+			log.Info("starting", "version", versionText(), "node", options.NodeName)
+			tellNotes(log, options.Notes)
+			if resolved.InitOnly {
+				return prepare(cmd.Context(), options, log)
+			}
+			ctx, cancel := context.WithCancelCause(cmd.Context())
+			defer cancel(nil)
+			follower := &follower{read: read, now: resolved, level: level, restart: cancel, log: log}
+			go resolved.Follow(ctx, follower.changed)
+			return run(ctx, options, log)
 		},
 	}
 	addFlags(cmd.Flags(), &raw)
 	return cmd
 }
 
+// writeConfig writes the configuration for --write-config-to.
+func writeConfig(resolved config.Raw) error {
+	text, err := resolved.Text()
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(resolved.WriteConfigTo, text, 0o644); err != nil {
+		return fmt.Errorf("--write-config-to: %w", err)
+	}
+	return nil
+}
+
 // run builds the agent and lets it work until the context ends.
-func run(ctx context.Context, options config.Options) error {
-	log := logger(options)
-	log.Info("starting", "version", versionText(), "node", options.NodeName)
+func run(ctx context.Context, options config.Options, log *slog.Logger) error {
+	if options.Manifests == "" {
+		return exitError{2, errors.New(`manifests (--manifests) "": a folder of manifests is needed`)}
+	}
 	if err := prepare(ctx, options, log); err != nil {
 		return err
 	}
+	adjustOOMScore(options.OOMScoreAdj, log)
 	agent, err := build(ctx, options, log)
 	if err != nil {
 		return err
@@ -54,21 +87,31 @@ func run(ctx context.Context, options config.Options) error {
 		fmt.Printf("kernel equals the plan (%d operations)\n", ops)
 		return nil
 	}
-	if err := agent.proxier.Run(ctx); err != nil && !errors.Is(err, context.Canceled) {
+	err = agent.proxier.Run(ctx)
+	if cause := context.Cause(ctx); errors.As(cause, new(exitError)) {
+		return cause
+	}
+	if err != nil && !errors.Is(err, context.Canceled) {
 		return err
 	}
 	log.Info("ended; the kernel keeps what it has")
 	return nil
 }
 
-func logger(options config.Options) *slog.Logger {
-	level := slog.LevelInfo
-	if options.Debug {
-		level = slog.LevelDebug
-	}
+// logger returns the log and its level, which may change later.
+func logger(options config.Options) (*slog.Logger, *slog.LevelVar) {
+	level := new(slog.LevelVar)
+	level.Set(logLevel(options))
 	opts := &slog.HandlerOptions{Level: level}
 	if options.JSONLog {
-		return slog.New(slog.NewJSONHandler(os.Stderr, opts))
+		return slog.New(slog.NewJSONHandler(os.Stderr, opts)), level
 	}
-	return slog.New(slog.NewTextHandler(os.Stderr, opts))
+	return slog.New(slog.NewTextHandler(os.Stderr, opts)), level
+}
+
+func logLevel(options config.Options) slog.Level {
+	if options.Debug {
+		return slog.LevelDebug
+	}
+	return slog.LevelInfo
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"runtime"
 	"runtime/debug"
 
@@ -18,10 +19,13 @@ func versionCommand() *cobra.Command {
 		Example: "  kube-ipvs-proxy version",
 		Args:    cobra.NoArgs,
 		Run: func(cmd *cobra.Command, _ []string) {
-			fmt.Fprintf(cmd.OutOrStdout(), "kube-ipvs-proxy %s %s %s/%s\n",
-				versionText(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			printVersion(cmd.OutOrStdout())
 		},
 	}
+}
+
+func printVersion(w io.Writer) {
+	fmt.Fprintf(w, "kube-ipvs-proxy %s %s %s/%s\n", versionText(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
 func versionText() string {

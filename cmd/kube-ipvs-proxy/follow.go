@@ -1,0 +1,39 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"kube-ipvs-proxy/proxier/config"
+)
+
+// follower takes over a changed configuration file, or ends the process so that its
+// supervisor starts it with the new one. Traffic goes on meanwhile.
+type follower struct {
+	read    func() (config.Raw, config.Options, error)
+	now     config.Raw
+	level   *slog.LevelVar
+	restart context.CancelCauseFunc
+	log     *slog.Logger
+}
+
+// changed reads the file again. One that is refused changes nothing: a restart would
+// only end in a loop of starts that fail.
+func (f *follower) changed() {
+	next, options, err := f.read()
+	if err != nil {
+		f.log.Error("the changed configuration is refused; going on with the one before", "err", err)
+		return
+	}
+	live, restart := config.Diff(f.now, next)
+	if len(restart) > 0 {
+		f.restart(exitError{1, fmt.Errorf("configuration changed, and a restart has to take it over: %s", strings.Join(restart, ", "))})
+		return
+	}
+	f.now = next
+	f.level.Set(logLevel(options))
+	f.log.Info("configuration changed", "adopted", strings.Join(live, ", "))
+	tellNotes(f.log, options.Notes)
+}
