@@ -24,9 +24,12 @@ const (
 	tokenKey   = "token.key" // signs the tokens of ServiceAccounts
 )
 
-// GuestAddress is where a QEMU machine of e2e/vm finds the API server: an address
-// of the machine's own network, which leads to the host's loopback.
-const GuestAddress = "10.0.2.100"
+// GuestServer is where a QEMU machine of e2e/vm that has the option --api finds the API
+// server: at an address of the machine's own network, which leads to the host's loopback.
+const (
+	GuestServer  = "https://" + guestAddress + ":6443"
+	guestAddress = "10.0.2.100"
+)
 
 // authority signs certificates for one cluster. Its key is nowhere but here.
 type authority struct {
@@ -79,7 +82,7 @@ func (a *authority) writeServerFiles(dir string) error {
 	template := certTemplate(pkix.Name{CommonName: "kube-apiserver"})
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	template.DNSNames = []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"}
-	template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback, net.ParseIP(GuestAddress)}
+	template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback, net.ParseIP(guestAddress)}
 	server, err := a.issue(template)
 	if err != nil {
 		return err

@@ -174,6 +174,9 @@ func (c *Cluster) Server() string { return "https://127.0.0.1:" + strconv.Itoa(c
 // Client is a client that may do everything, as fast as it can.
 func (c *Cluster) Client() *kubernetes.Clientset { return c.client }
 
+// Objects writes objects into the API.
+func (c *Cluster) Objects() Objects { return NewObjects(c.client) }
+
 // Pids are the process ids of etcd and the API server, to measure them.
 func (c *Cluster) Pids() (etcd, api int) { return c.etcd.pid(), c.api.pid() }
 

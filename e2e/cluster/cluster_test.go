@@ -95,7 +95,7 @@ func testObjects(t *testing.T, c *Cluster) {
 		{"made anew", "10.96.3.5", "203.0.113.2", "10.244.1.11", "172.30.0.3"},
 	} {
 		objects := []runtime.Object{service(v.clusterIP, v.ingress), slice(v.endpoint), node(v.node)}
-		if err := c.Apply(t.Context(), objects...); err != nil {
+		if err := c.Objects().Apply(t.Context(), objects...); err != nil {
 			t.Fatalf("%s: %v", v.what, err)
 		}
 		s, err := c.Client().CoreV1().Services("anywhere").Get(t.Context(), "web", metav1.GetOptions{})
@@ -121,7 +121,7 @@ func testObjects(t *testing.T, c *Cluster) {
 		}
 	}
 	for range 2 { // the second time there is nothing
-		if err := c.Delete(t.Context(), service("", ""), slice(), node("")); err != nil {
+		if err := c.Objects().Delete(t.Context(), service("", ""), slice(), node("")); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -129,7 +129,7 @@ func testObjects(t *testing.T, c *Cluster) {
 		t.Errorf("deleted Service: %v", err)
 	}
 	bad := service("192.0.2.1", "203.0.113.1")
-	if err := c.Apply(t.Context(), bad); !apierrors.IsInvalid(err) {
+	if err := c.Objects().Apply(t.Context(), bad); !apierrors.IsInvalid(err) {
 		t.Errorf("a ClusterIP outside the range: %v", err)
 	}
 }
@@ -177,7 +177,7 @@ func testMachine(t *testing.T, c *Cluster) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := c.Kubeconfig(Admin, "https://"+GuestAddress+":6443")
+	text, err := c.Kubeconfig(Admin, GuestServer)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
 )
+
+// Objects writes Services, EndpointSlices and Nodes into an API.
+type Objects struct{ client kubernetes.Interface }
+
+// NewObjects writes by a client that may do so.
+func NewObjects(client kubernetes.Interface) Objects { return Objects{client} }
 
 // atOnce is how many requests Apply and Delete have under way.
 const atOnce = 16
@@ -19,13 +26,13 @@ const atOnce = 16
 // Apply makes the API's Services, EndpointSlices and Nodes what objects say, status
 // included. What it can't change it deletes and makes anew. Objects are applied in
 // no order; all are tried, and the error names each that failed.
-func (c *Cluster) Apply(ctx context.Context, objects ...runtime.Object) error {
-	return each(objects, func(o runtime.Object) error { return c.with(o, func(d door) error { return d.apply(ctx) }) })
+func (w Objects) Apply(ctx context.Context, objects ...runtime.Object) error {
+	return each(objects, func(o runtime.Object) error { return w.with(o, func(d door) error { return d.apply(ctx) }) })
 }
 
 // Delete deletes objects of the same kinds by name; a missing one is no error.
-func (c *Cluster) Delete(ctx context.Context, objects ...runtime.Object) error {
-	return each(objects, func(o runtime.Object) error { return c.with(o, func(d door) error { return d.delete(ctx) }) })
+func (w Objects) Delete(ctx context.Context, objects ...runtime.Object) error {
+	return each(objects, func(o runtime.Object) error { return w.with(o, func(d door) error { return d.delete(ctx) }) })
 }
 
 func each(objects []runtime.Object, do func(runtime.Object) error) error {
@@ -50,19 +57,19 @@ type door interface {
 }
 
 // with finds the door of an object; errors name the object.
-func (c *Cluster) with(o runtime.Object, do func(door) error) error {
+func (w Objects) with(o runtime.Object, do func(door) error) error {
 	var d door
 	var what string
 	switch o := o.(type) {
 	case *corev1.Service:
 		what = "Service " + o.Namespace + "/" + o.Name
-		d = resource[*corev1.Service]{o, c.client.CoreV1().Services(o.Namespace), (*corev1.Service).DeepCopy}
+		d = resource[*corev1.Service]{o, w.client.CoreV1().Services(o.Namespace), (*corev1.Service).DeepCopy}
 	case *discoveryv1.EndpointSlice:
 		what = "EndpointSlice " + o.Namespace + "/" + o.Name
-		d = resource[*discoveryv1.EndpointSlice]{o, sliceDoor{c.client.DiscoveryV1().EndpointSlices(o.Namespace)}, (*discoveryv1.EndpointSlice).DeepCopy}
+		d = resource[*discoveryv1.EndpointSlice]{o, sliceDoor{w.client.DiscoveryV1().EndpointSlices(o.Namespace)}, (*discoveryv1.EndpointSlice).DeepCopy}
 	case *corev1.Node:
 		what = "Node " + o.Name
-		d = resource[*corev1.Node]{o, c.client.CoreV1().Nodes(), (*corev1.Node).DeepCopy}
+		d = resource[*corev1.Node]{o, w.client.CoreV1().Nodes(), (*corev1.Node).DeepCopy}
 	default:
 		return fmt.Errorf("apply: neither Service nor EndpointSlice nor Node: %T", o)
 	}

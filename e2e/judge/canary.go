@@ -36,13 +36,13 @@ func (c canary) name() string { return fmt.Sprintf("canary-%d", c) }
 func (c canary) port() int32 { return 32766 + int32(c%2) }
 func (c canary) address(f testbed.Family) string {
 	if f == testbed.IPv6 {
-		return fmt.Sprintf("fd96::ffff:%x", 0xfff0+c%2)
+		return fmt.Sprintf("fd96::f:%x", 0xfff0+c%2)
 	}
 	return fmt.Sprintf("10.96.255.%d", 240+c%2)
 }
 
 // fly puts the next canary into the API and takes this one away.
-func (c canary) fly(ctx context.Context, api *cluster.Cluster) (canary, error) {
+func (c canary) fly(ctx context.Context, api cluster.Objects) (canary, error) {
 	next := c + 1
 	if err := api.Apply(ctx, next.objects()...); err != nil {
 		return c, err

@@ -1,7 +1,8 @@
 // Package judge runs the lab of e2e/testbed with the real kube-proxy instead of the
 // product, in each of its modes: what a packet test wants of the product can be asked
-// of the reference, too. It runs etcd and an API server, and keeps what the API has
-// equal to the lab's folder of manifests.
+// of the reference, too. It keeps what an API server has equal to the lab's folder of
+// manifests: the API server of the kubeconfig that the environment names in KUBECONFIG,
+// else one that it starts.
 package judge
 
 import (
@@ -13,7 +14,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"kube-ipvs-proxy/e2e/cluster"
 	"kube-ipvs-proxy/e2e/testbed"
@@ -29,9 +32,6 @@ const (
 // Modes are the modes of kube-proxy. The judge of Kubernetes' semantics is iptables;
 // nftables holds the same but for what it leaves out on purpose.
 func Modes() []string { return []string{"iptables", "ipvs", "nftables"} }
-
-// Programs are the peers that must be there; see cluster.Peers.
-func Programs() []string { return []string{"etcd", "kube-apiserver", "kube-proxy"} }
 
 // Mode is the mode that the value of Variable names, empty for the product.
 func Mode(proxy string) (string, error) {
@@ -111,55 +111,71 @@ func (j *Lab) proxies(ctx context.Context, l *testbed.Lab, mode string) (map[str
 	if j.dir, err = os.MkdirTemp("", "judge-"); err != nil {
 		return nil, err
 	}
-	paths, err := copyPeers(ctx, j.dir)
+	kubeconfig, err := j.findAPI(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if j.cluster, err = cluster.Start(ctx, cluster.Programs{Etcd: paths[0], APIServer: paths[1]}); err != nil {
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	config.QPS = -1 // no limit
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
 		return nil, err
 	}
 	// kube-proxy looks for its Node when it starts.
-	if j.mirror, err = newMirror(ctx, j.cluster, l.Manifests.Dir()); err != nil {
+	if j.mirror, err = newMirror(ctx, cluster.NewObjects(client), l.Manifests.Dir()); err != nil {
 		return nil, err
 	}
-	config, err := j.cluster.Kubeconfig(cluster.Admin, "https://"+relayAddr)
+	program, err := copyPeer(ctx, "kube-proxy", j.dir)
 	if err != nil {
-		return nil, err
-	}
-	kubeconfig := filepath.Join(j.dir, "kubeconfig")
-	if err := os.WriteFile(kubeconfig, config, 0o600); err != nil {
 		return nil, err
 	}
 	proxies := map[string]testbed.Proxy{}
 	for _, n := range l.Nodes() {
-		r, err := newRelay(n, j.cluster.Port())
+		r, err := newRelay(n, strings.TrimPrefix(config.Host, "https://"))
 		if err != nil {
 			return nil, err
 		}
 		j.relays = append(j.relays, r)
 		proxies[n.Name()] = &kubeProxy{
-			host: n, program: paths[2], mode: mode, kubeconfig: kubeconfig, mirror: j.mirror, log: &testbed.Log{},
+			host: n, program: program, mode: mode, kubeconfig: kubeconfig, mirror: j.mirror, log: &testbed.Log{},
 		}
 	}
 	return proxies, nil
 }
 
-// copyPeers copies the programs into dir: where they were built may be a file system
-// that is slow to read.
-func copyPeers(ctx context.Context, dir string) ([]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Hour) // a cold build on a busy host
-	defer cancel()
-	paths, err := cluster.Peers(ctx, Programs()...)
+// findAPI gives the kubeconfig of the API server that the environment names, as where
+// it runs outside of the machine, else of one that it starts.
+func (j *Lab) findAPI(ctx context.Context) (string, error) {
+	if path := os.Getenv(clientcmd.RecommendedConfigPathEnvVar); path != "" {
+		return path, nil
+	}
+	programs, err := cluster.FindPrograms(ctx)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	for i, from := range paths {
-		paths[i] = filepath.Join(dir, filepath.Base(from))
-		if err := copyFile(from, paths[i]); err != nil {
-			return nil, err
-		}
+	if j.cluster, err = cluster.Start(ctx, programs); err != nil {
+		return "", err
 	}
-	return paths, nil
+	config, err := j.cluster.Kubeconfig(cluster.Admin, j.cluster.Server())
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(j.dir, "kubeconfig")
+	return path, os.WriteFile(path, config, 0o600)
+}
+
+// copyPeer copies a program into dir: where it was built may be a file system that is
+// slow to read.
+func copyPeer(ctx context.Context, name, dir string) (string, error) {
+	paths, err := cluster.Peers(ctx, name)
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, name)
+	return path, copyFile(paths[0], path)
 }
 
 // copyFile copies an executable in large pieces: each is one request where the files

@@ -3,6 +3,7 @@ package judge
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -25,18 +26,24 @@ type kubeProxy struct {
 func (p *kubeProxy) args(more []string) []string {
 	args := []string{
 		"--kubeconfig", p.kubeconfig,
+		"--master", "https://" + relayAddr,
 		"--hostname-override", p.host.Name(),
 		"--proxy-mode", p.mode,
-		"--cluster-cidr", testbed.ClusterCIDR,
 		"--conntrack-max-per-core", "0", // a network namespace can't set it
 		"-v", "2",
+	}
+	// It refuses an empty value: not to name it says the same.
+	if i := slices.Index(more, "--cluster-cidr"); i < 0 {
+		args = append(args, "--cluster-cidr", testbed.ClusterCIDR)
+	} else if i+1 < len(more) && more[i+1] == "" {
+		more = slices.Delete(slices.Clone(more), i, i+2)
 	}
 	switch p.mode {
 	case "iptables":
 		args = append(args, "--iptables-min-sync-period", "0s") // else changes a second apart
 	case "nftables":
 		// Its default is one address of the node; a list of flags adds up.
-		if !strings.Contains(strings.Join(more, " "), "--nodeport-addresses") {
+		if !slices.Contains(more, "--nodeport-addresses") {
 			args = append(args, "--nodeport-addresses", "all")
 		}
 	}

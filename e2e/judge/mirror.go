@@ -27,7 +27,7 @@ type key struct{ kind, namespace, name string }
 
 // mirror keeps the objects of the API equal to those of a folder of manifests.
 type mirror struct {
-	api  *cluster.Cluster
+	api  cluster.Objects
 	dir  string
 	stop context.CancelFunc
 	done chan struct{} // closed when follow has ended
@@ -40,7 +40,7 @@ type mirror struct {
 
 // newMirror makes the API equal to the folder for the first time, and from then on
 // until close.
-func newMirror(ctx context.Context, api *cluster.Cluster, dir string) (*mirror, error) {
+func newMirror(ctx context.Context, api cluster.Objects, dir string) (*mirror, error) {
 	m := &mirror{api: api, dir: dir, done: make(chan struct{}), objects: map[key]runtime.Object{}}
 	if _, err := m.sync(ctx); err != nil {
 		return nil, err

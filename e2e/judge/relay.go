@@ -12,16 +12,16 @@ import (
 // relayAddr is where a node finds the API server, on its own loopback.
 const relayAddr = "127.0.0.1:6443"
 
-// relay carries connections from a node's loopback to that of this process. The
-// listening socket is the node's; the connections to the API server are ours.
+// relay carries connections from a node's loopback to an API server that only this
+// process reaches: the listening socket is the node's, the other one is ours.
 type relay struct {
 	listener net.Listener
 	target   string
 }
 
-// newRelay listens on a host for connections to a port of our loopback.
-func newRelay(h *testbed.Host, port int) (*relay, error) {
-	r := &relay{target: fmt.Sprintf("127.0.0.1:%d", port)}
+// newRelay listens on a host for connections to an address that we reach.
+func newRelay(h *testbed.Host, target string) (*relay, error) {
+	r := &relay{target: target}
 	err := h.Do(func() (err error) {
 		r.listener, err = net.Listen("tcp4", relayAddr)
 		return err

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -52,14 +53,7 @@ func runSuite(s suite, p plan, results string) error {
 	}
 	defer func() { _ = log.Close() }()
 	fmt.Printf("run   %s  %d tests\n", s.Package, len(s.Tests))
-	args := []string{"--machine=host", "--env", "BIN=" + p.Bin}
-	for _, e := range p.Env {
-		args = append(args, "--env", e)
-	}
-	cmd := exec.Command(p.VM, append(args, "--results", filepath.Join(results, s.name()),
-		"--timeout", (p.Timeout+10*time.Second).String(), "--",
-		s.Binary, "-test.v", "-test.count=1", "-test.timeout", p.Timeout.String(), "-test.run", "^("+strings.Join(s.Tests, "|")+")$")...)
-	cmd.Dir = s.Dir
+	cmd := p.command(s, results)
 	r, w, err := os.Pipe()
 	if err != nil {
 		return err
@@ -84,6 +78,26 @@ func runSuite(s suite, p plan, results string) error {
 	}
 	fmt.Printf("ok    %s  %v, %v\n", s.Package, n, time.Since(start).Round(100*time.Millisecond))
 	return nil
+}
+
+// command runs the tests of a suite: in fresh namespaces, unless they use a server that
+// only the machine itself reaches.
+func (p plan) command(s suite, results string) *exec.Cmd {
+	tests := []string{s.Binary, "-test.v", "-test.count=1", "-test.timeout", p.Timeout.String(),
+		"-test.run", "^(" + strings.Join(s.Tests, "|") + ")$"}
+	env := append([]string{"BIN=" + p.Bin}, p.Env...)
+	if p.Direct {
+		cmd := exec.Command(tests[0], tests[1:]...)
+		cmd.Dir, cmd.Env = s.Dir, append(os.Environ(), env...)
+		return cmd
+	}
+	args := []string{"--machine=host", "--results", filepath.Join(results, s.name()), "--timeout", (p.Timeout + 10*time.Second).String()}
+	for _, e := range env {
+		args = append(args, "--env", e)
+	}
+	cmd := exec.Command(p.VM, slices.Concat(args, []string{"--"}, tests)...)
+	cmd.Dir = s.Dir
+	return cmd
 }
 
 // counts are the ends of tests, as -test.v tells them: top-level tests that

@@ -101,11 +101,20 @@ func run(args []string) error {
 		}
 	}
 	fmt.Printf("compiled the kernel tests of %d packages in %v\n", len(suites), since(start))
-	env, err := judgeEnv(root)
+	p := plan{Suites: suites, VM: vm, Bin: bin, Verbose: o.verbose, Timeout: o.timeout}
+	results := filepath.Join(bin, "e2e", "results")
+	if err := errors.Join(os.RemoveAll(results), os.MkdirAll(results, 0o755)); err != nil {
+		return err
+	}
+	j, err := startJudge(root, o.machine, results)
 	if err != nil {
 		return err
 	}
-	return boot(o, plan{Suites: suites, VM: vm, Bin: bin, Env: env, Verbose: o.verbose, Timeout: o.timeout}, filepath.Join(bin, "e2e", "results"))
+	if j == nil {
+		return boot(o, p, results)
+	}
+	p.Env, p.Direct = j.env, j.api != ""
+	return errors.Join(boot(o, p, results, j.options()...), j.close())
 }
 
 // build compiles a package statically, as a program or as its tests.
@@ -123,11 +132,9 @@ func build(out, how, pkg, dir string) error {
 	return nil
 }
 
-// boot runs the plan in the machine; logs stay in results.
-func boot(o options, p plan, results string) error {
-	if err := errors.Join(os.RemoveAll(results), os.MkdirAll(results, 0o755)); err != nil {
-		return err
-	}
+// boot runs the plan in the machine, which is started with more options; logs stay in
+// results.
+func boot(o options, p plan, results string, more ...string) error {
 	text, err := json.MarshalIndent(p, "", "  ")
 	if err != nil {
 		return err
@@ -141,8 +148,8 @@ func boot(o options, p plan, results string) error {
 		return err
 	}
 	limit := time.Minute + o.timeout*time.Duration(len(p.Suites))
-	cmd := exec.Command(p.VM, "--machine", o.machine, "--results", results, "--timeout", limit.String(),
-		"--", self, insideFlag, "/results/plan.json")
+	args := append([]string{"--machine", o.machine, "--results", results, "--timeout", limit.String()}, more...)
+	cmd := exec.Command(p.VM, append(args, "--", self, insideFlag, "/results/plan.json")...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	start := time.Now()
 	if err := cmd.Run(); err != nil {

@@ -39,6 +39,7 @@ type plan struct {
 	VM      string        // e2e/vm, to make each suite's namespaces
 	Bin     string        // the project's executables, for the tests (BIN)
 	Env     []string      // KEY=VALUE more for the tests
+	Direct  bool          // the suites run in the machine's own namespaces
 	Verbose bool          // show all output, not only that of failures
 	Timeout time.Duration // for one suite
 }

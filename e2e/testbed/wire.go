@@ -1,6 +1,7 @@
 package testbed
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -28,7 +29,20 @@ func (h *Host) addBridge(name string) error {
 	if err := h.nl.LinkAdd(&netlink.Bridge{LinkAttrs: linkAttrs(name)}); err != nil {
 		return fmt.Errorf("%s: bridge %s: %w", h.Name(), name, err)
 	}
-	return h.up(name)
+	return errors.Join(h.routeOnly(), h.up(name))
+}
+
+// routeOnly keeps bridges to bridging where br_netfilter is loaded: with it iptables would
+// rewrite packets before they are routed, and a bridge sends none back to its port.
+func (h *Host) routeOnly() error {
+	for _, name := range []string{"net/bridge/bridge-nf-call-iptables", "net/bridge/bridge-nf-call-ip6tables"} {
+		if _, err := h.Sysctl(name); err == nil {
+			if err := h.SetSysctl(name, "0"); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // plug connects the host's eth0 with a new port of a bridge on another host.

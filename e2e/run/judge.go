@@ -1,0 +1,109 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// A judge is another proxy than the product in the lab (see e2e/judge). Its API server
+// runs here, outside of the machine: inside it would need a minute to start, and time of
+// the CPUs that the tests have.
+type judge struct {
+	proxy  string
+	env    []string // KEY=VALUE for the tests
+	api    string   // port of the API server on our loopback; empty: the tests start one
+	server *exec.Cmd
+	stdin  io.Closer // the server ends with it
+}
+
+// startJudge builds what is needed and starts the API server; nil when the environment
+// names no other proxy. In namespaces of this host the tests start their own.
+func startJudge(root, machine, results string) (*judge, error) {
+	proxy := os.Getenv("PROXY")
+	if proxy == "" {
+		return nil, nil
+	}
+	j := &judge{proxy: proxy}
+	peers, err := j.build(root)
+	if err != nil {
+		return nil, err
+	}
+	j.env = []string{"PROXY=" + proxy, "PEERS=" + peers}
+	if machine == "host" {
+		return j, nil
+	}
+	if err := j.serve(root, results); err != nil {
+		return nil, err
+	}
+	return j, nil
+}
+
+// build gives the folder of the programs.
+func (j *judge) build(root string) (string, error) {
+	cmd := exec.Command("go", "run", ".", "etcd", "kube-apiserver", "kube-proxy")
+	cmd.Dir = filepath.Join(root, "e2e", "peers")
+	cmd.Stderr = os.Stderr
+	var out bytes.Buffer
+	cmd.Stdout = &out
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("PROXY=%s: build its programs: %w", j.proxy, err)
+	}
+	path, _, _ := strings.Cut(out.String(), "\n")
+	return filepath.Dir(path), nil
+}
+
+// serve starts the API server; its kubeconfig is among the results, where the machine
+// sees it.
+func (j *judge) serve(root, results string) error {
+	const config = "kubeconfig"
+	j.server = exec.Command("go", "run", "./e2e/cluster/serve", "--guest-kubeconfig", filepath.Join(results, config))
+	j.server.Dir = root
+	j.server.Stderr = os.Stderr
+	j.server.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C reaches us alone
+	stdin, err := j.server.StdinPipe()
+	if err != nil {
+		return err
+	}
+	stdout, err := j.server.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := j.server.Start(); err != nil {
+		return fmt.Errorf("API server: %w", err)
+	}
+	j.stdin = stdin
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	if err != nil {
+		return errors.Join(fmt.Errorf("API server did not start: %w", err), j.close())
+	}
+	j.api = strings.TrimSpace(line)
+	j.env = append(j.env, "KUBECONFIG=/results/"+config)
+	return nil
+}
+
+// options are those of e2e/vm.
+func (j *judge) options() []string {
+	if j.api == "" {
+		return nil
+	}
+	return []string{"--api", j.api}
+}
+
+// close ends the API server, if it runs.
+func (j *judge) close() error {
+	if j.server == nil {
+		return nil
+	}
+	if err := errors.Join(j.stdin.Close(), j.server.Wait()); err != nil {
+		return fmt.Errorf("end of the API server: %w", err)
+	}
+	return nil
+}
