@@ -87,6 +87,14 @@ func TestStatement102DamageIsMended(t *testing.T) {
 	} {
 		t.Run(damage.name, func(t *testing.T) {
 			s := begin(t)
+			t.Cleanup(func() {
+				if t.Failed() { // the next damage gets a whole node
+					s.dumpFailure()
+					if err := lab.Restart(context.Background(), N); err != nil {
+						t.Error(err)
+					}
+				}
+			})
 			v := s.service(service{endpoints: ready(Rm), loadBalancer: true})
 			s.run(N, damage.command[0], damage.command[1:]...)
 			began := time.Now()
@@ -155,8 +163,30 @@ func TestStatement106InputPolicyDrop(t *testing.T) {
 	})
 }
 
+func TestStatement107Sysctls(t *testing.T) {
+	for name, want := range map[string]string{
+		"net/ipv4/vs/conntrack":                 "1",
+		"net/ipv4/vs/expire_nodest_conn":        "1",
+		"net/ipv4/vs/expire_quiescent_template": "1",
+		"net/ipv4/ip_forward":                   "1",
+		"net/ipv4/conf/all/arp_ignore":          "0", // strict ARP only
+		"net/ipv4/conf/all/route_localnet":      "0",
+	} {
+		if got, err := lab.Host(N).Sysctl(name); err != nil || got != want {
+			t.Errorf("%s is %q (%v), want %s", name, got, err, want)
+		}
+	}
+}
+
 func TestStatement108StrictARP(t *testing.T) {
 	s := begin(t)
+	t.Cleanup(func() { // nobody turns it off again
+		for _, name := range []string{"net/ipv4/conf/all/arp_ignore", "net/ipv4/conf/all/arp_announce"} {
+			if err := lab.Host(N).SetSysctl(name, "0"); err != nil {
+				t.Error(err)
+			}
+		}
+	})
 	s.flags("--ipvs-strict-arp")
 	for name, want := range map[string]string{"net/ipv4/conf/all/arp_ignore": "1", "net/ipv4/conf/all/arp_announce": "2"} {
 		if got, err := lab.Host(N).Sysctl(name); err != nil || got != want {
