@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"maps"
 	"net/netip"
+	"slices"
 
 	"kube-ipvs-proxy/ipvsutil"
 	"kube-ipvs-proxy/proxier/ledger"
@@ -13,74 +15,123 @@ import (
 // addressOp is one of the four batch operations on addresses.
 type addressOp func(ctx context.Context, addrs []netip.Addr) []error
 
-// bind binds and captures what is desired and missing. An address with a server
-// that could not be made waits: bound alone it would lead to the host's own ports.
-func (r *Reconciler) bind(ctx context.Context, report *Report, work ledger.Touched, missing map[ipvsutil.Key]bool) {
-	wait := map[netip.Addr]bool{}
-	for key := range missing {
-		wait[key.Addr.Addr()] = true
+// addressKind is what an address is wanted as: bound or captured.
+type addressKind struct {
+	kind       string
+	touched    map[netip.Addr]struct{}
+	seen       map[netip.Addr]struct{}
+	wanted     func(netip.Addr) bool
+	add, drop  addressOp
+	failed     *map[netip.Addr]struct{}
+	waiting    *map[netip.Addr]struct{}
+	mustHaveIt map[netip.Addr]bool // addresses with an entry that could not be added
+}
+
+func (r *Reconciler) addressKinds(work ledger.Touched) [2]addressKind {
+	held := r.held().addrs
+	return [2]addressKind{
+		{
+			kind: "address", touched: work.Bound, seen: r.seen.bound, wanted: r.wantBound,
+			add: r.doors.Addresses.Bind, drop: r.doors.Addresses.Unbind,
+			failed: &r.failed.Bound, waiting: &r.waiting.Bound, mustHaveIt: held,
+		},
+		{
+			kind: "route", touched: work.Captured, seen: r.seen.captured, wanted: r.wantCaptured,
+			add: r.doors.Addresses.Capture, drop: r.doors.Addresses.Release,
+			failed: &r.failed.Captured, waiting: &r.waiting.Captured, mustHaveIt: held,
+		},
 	}
-	pick := func(touched map[netip.Addr]struct{}, there map[netip.Addr]bool, wanted func(netip.Addr) bool, failed *map[netip.Addr]struct{}) []netip.Addr {
+}
+
+// bind binds and captures what is wanted and missing. An address with a server that
+// could not be made waits: bound alone it would lead to the host's own ports.
+func (r *Reconciler) bind(ctx context.Context, report *Report, work ledger.Touched) {
+	missing := r.missingServers()
+	for _, k := range r.addressKinds(work) {
 		var addrs []netip.Addr
-		for _, a := range sortedAddrs(touched) {
+		for _, a := range sortedAddrs(k.touched) {
 			switch {
-			case !wanted(a) || there[a]:
-			case wait[a]:
-				*failed = set(*failed, a)
+			case !k.wanted(a) || has(k.seen, a) || has(*k.failed, a):
+			case missing[a] || k.mustHaveIt[a]:
+				*k.waiting = set(*k.waiting, a)
 			default:
 				addrs = append(addrs, a)
 			}
 		}
-		return addrs
+		r.address(ctx, report, k, "create", addrs)
 	}
-	add := pick(work.Bound, r.observed.bound, r.desired.Bound, &r.failed.Bound)
-	r.address(ctx, report, r.doors.Addresses.Bind, add, r.observed.bound, true, &r.failed.Bound)
-	add = pick(work.Captured, r.observed.captured, r.desired.Captured, &r.failed.Captured)
-	r.address(ctx, report, r.doors.Addresses.Capture, add, r.observed.captured, true, &r.failed.Captured)
 }
 
-// unbind unbinds and releases what is there and not desired.
+// missingServers are the addresses with a server that is wanted and failed to come.
+func (r *Reconciler) missingServers() map[netip.Addr]bool {
+	missing := map[netip.Addr]bool{}
+	note := func(key ipvsutil.Key) {
+		_, wanted := r.wantServer(key)
+		if _, there := r.seen.servers[key]; wanted && !there {
+			missing[key.Addr.Addr()] = true
+		}
+	}
+	for key := range r.failing.servers {
+		note(key)
+	}
+	for key := range r.failed.Servers {
+		note(key)
+	}
+	for key := range r.waiting.Servers {
+		note(key)
+	}
+	return missing
+}
+
+// unbind unbinds and releases what is there and not wanted.
 func (r *Reconciler) unbind(ctx context.Context, report *Report, work ledger.Touched) {
-	pick := func(touched map[netip.Addr]struct{}, there map[netip.Addr]bool, wanted func(netip.Addr) bool) []netip.Addr {
+	for _, k := range r.addressKinds(work) {
 		var addrs []netip.Addr
-		for _, a := range sortedAddrs(touched) {
-			if there[a] && !wanted(a) {
+		for _, a := range sortedAddrs(k.touched) {
+			if has(k.seen, a) && !k.wanted(a) && !has(*k.failed, a) {
 				addrs = append(addrs, a)
 			}
 		}
-		return addrs
+		r.address(ctx, report, k, "delete", addrs)
 	}
-	gone := pick(work.Bound, r.observed.bound, r.desired.Bound)
-	r.address(ctx, report, r.doors.Addresses.Unbind, gone, r.observed.bound, false, &r.failed.Bound)
-	gone = pick(work.Captured, r.observed.captured, r.desired.Captured)
-	r.address(ctx, report, r.doors.Addresses.Release, gone, r.observed.captured, false, &r.failed.Captured)
 }
 
 // address performs one batch. An address that is there already, or gone already,
-// is as it should be.
-func (r *Reconciler) address(ctx context.Context, report *Report, op addressOp, addrs []netip.Addr,
-	there map[netip.Addr]bool, present bool, failed *map[netip.Addr]struct{}) {
+// is as it should be; but somebody else has done that, and maybe more.
+func (r *Reconciler) address(ctx context.Context, report *Report, k addressKind, verb string, addrs []netip.Addr) {
 	if len(addrs) == 0 {
 		return
 	}
-	report.Ops += len(addrs)
+	op, already := k.add, fs.ErrExist
+	if verb == "delete" {
+		op, already = k.drop, fs.ErrNotExist
+	}
 	errs := op(ctx, addrs)
 	for i, a := range addrs {
 		var err error
 		if errs != nil {
 			err = errs[i]
 		}
-		already := present && errors.Is(err, fs.ErrExist) || !present && errors.Is(err, fs.ErrNotExist)
-		if err != nil && !already {
-			report.fail(err)
-			r.fail(err)
-			*failed = set(*failed, a)
-			continue
+		if errors.Is(err, already) {
+			r.doubts.address(true)
+			err = nil
 		}
-		if present {
-			there[a] = true
-		} else {
-			delete(there, a)
+		report.count(k.kind, verb, err)
+		switch {
+		case err != nil:
+			*k.failed = set(*k.failed, a)
+			if outside, doubtful := doubt(err); doubtful {
+				r.doubts.address(outside)
+			}
+		case verb == "create":
+			k.seen[a] = struct{}{}
+		default:
+			delete(k.seen, a)
 		}
 	}
+}
+
+// sortedAddrs are the keys in order, so that two runs do the same.
+func sortedAddrs(keys map[netip.Addr]struct{}) []netip.Addr {
+	return slices.SortedFunc(maps.Keys(keys), netip.Addr.Compare)
 }

@@ -2,26 +2,31 @@ package reconcile
 
 import (
 	"context"
+	"maps"
 	"net/netip"
+	"slices"
 	"time"
 
 	"kube-ipvs-proxy/ipvsutil"
+	"kube-ipvs-proxy/proxier/ledger"
 )
 
 // drain is a real server that waits at weight 0 for its connections to end.
 type drain struct {
-	// deadline is when it ends whatever it has; zero means never.
-	deadline time.Time
+	since time.Time
 	// check is when its connections are looked at next.
 	check time.Time
 }
+
+// longestCheck is the longest time between two looks at a drain.
+const longestCheck = 30 * time.Second
 
 // drains holds all drains by virtual server, since the kernel lists real servers
 // by virtual server.
 type drains map[ipvsutil.Key]map[netip.AddrPort]drain
 
 // add begins a drain, unless it is one.
-func (d drains) add(key ipvsutil.Key, addr netip.AddrPort, config Config) {
+func (d drains) add(key ipvsutil.Key, addr netip.AddrPort, check time.Duration) {
 	if _, ok := d[key][addr]; ok {
 		return
 	}
@@ -29,11 +34,7 @@ func (d drains) add(key ipvsutil.Key, addr netip.AddrPort, config Config) {
 		d[key] = map[netip.AddrPort]drain{}
 	}
 	now := time.Now()
-	entry := drain{check: now.Add(config.DrainCheck)}
-	if config.DrainTimeout > 0 {
-		entry.deadline = now.Add(config.DrainTimeout)
-	}
-	d[key][addr] = entry
+	d[key][addr] = drain{since: now, check: now.Add(check)}
 }
 
 func (d drains) remove(key ipvsutil.Key, addr netip.AddrPort) {
@@ -51,58 +52,95 @@ func (d drains) len() int {
 	return n
 }
 
-// next is the time of the earliest check, or zero.
-func (d drains) next() time.Time {
-	var next time.Time
+func (d drains) next(times *times) {
 	for _, of := range d {
 		for _, e := range of {
-			if next.IsZero() || e.check.Before(next) {
-				next = e.check
+			times.next(e.check)
+		}
+	}
+}
+
+// due returns the servers with a drain to look at, sorted.
+func (d drains) due(now time.Time) []ipvsutil.Key {
+	var keys []ipvsutil.Key
+	for key, of := range d {
+		for _, e := range of {
+			if !now.Before(e.check) {
+				keys = append(keys, key)
+				break
 			}
 		}
 	}
-	return next
+	slices.SortFunc(keys, ipvsutil.Key.Compare)
+	return keys
+}
+
+// idle: no connection uses the real server. Persistence counts for nothing: the
+// kernel sends a client of a drained server elsewhere (expire_quiescent_template).
+func idle(c ipvsutil.Connections) bool { return c.Active == 0 && c.Inactive == 0 }
+
+// drainTimeout is the Service's own, or the operator's.
+func (r *Reconciler) drainTimeout(own *time.Duration) time.Duration {
+	if own != nil {
+		return *own
+	}
+	return r.config.DrainTimeout
 }
 
 // endDrains deletes the drains that are idle or past their deadline, and looks at
-// the others again later.
-func (r *Reconciler) endDrains(ctx context.Context, report *Report) {
+// the others again later, the less often the older they are. Servers that it took
+// something from come into work.
+func (r *Reconciler) endDrains(ctx context.Context, report *Report, work *ledger.Touched) {
 	now := time.Now()
-	for key, of := range r.drains {
-		if !due(of, now) {
-			continue
+	var ops []ipvsutil.Op
+	for _, key := range r.drains.due(now) {
+		of := r.drains[key]
+		for addr, e := range of {
+			e.check = now.Add(min(max(r.config.DrainCheck, now.Sub(e.since)/2), longestCheck))
+			of[addr] = e
 		}
 		states, err := r.doors.IPVS.RealServers(ctx, key)
+		report.count("real_server", "list", err)
 		if err != nil {
-			report.fail(err)
+			continue
 		}
-		var ops []ipvsutil.Op
+		found := map[netip.AddrPort]ipvsutil.Connections{}
 		for _, s := range states {
-			entry, draining := of[s.Addr]
-			if !draining {
+			found[s.Addr] = s.Connections
+		}
+		for _, addr := range slices.SortedFunc(maps.Keys(of), netip.AddrPort.Compare) {
+			connections, there := found[addr]
+			if !there {
+				r.doubts.server(key, true)
 				continue
 			}
-			past := !entry.deadline.IsZero() && !now.Before(entry.deadline)
-			if s.Connections.Idle() || past {
+			if !r.wantsReal(key, addr) && (idle(connections) || r.past(key, of[addr].since, now)) {
 				ops = append(ops, ipvsutil.Op{
 					Verb:   ipvsutil.DeleteRealServer,
-					Server: r.observed.servers[key], Real: ipvsutil.RealServer{Addr: s.Addr},
+					Server: r.seen.servers[key], Real: ipvsutil.RealServer{Addr: addr},
 				})
 			}
 		}
-		for addr, entry := range of {
-			entry.check = now.Add(r.config.DrainCheck)
-			of[addr] = entry
-		}
-		r.do(ctx, report, ops)
+	}
+	r.do(ctx, report, ops)
+	for _, op := range ops {
+		work.Servers = set(work.Servers, op.Server.Key)
 	}
 }
 
-func due(of map[netip.AddrPort]drain, now time.Time) bool {
-	for _, e := range of {
-		if !now.Before(e.check) {
-			return true
-		}
+// wantsReal tells one that came back, and gets its weight in this round.
+func (r *Reconciler) wantsReal(key ipvsutil.Key, addr netip.AddrPort) bool {
+	want, _ := r.claimed(key)
+	return slices.ContainsFunc(want.RealServers, func(real ipvsutil.RealServer) bool { return real.Addr == addr })
+}
+
+// past tells whether a drain's time is over.
+func (r *Reconciler) past(key ipvsutil.Key, since, now time.Time) bool {
+	want, ok := r.wantServer(key)
+	own := want.DrainTimeout
+	if !ok {
+		own = r.timeouts[key]
 	}
-	return false
+	timeout := r.drainTimeout(own)
+	return timeout >= 0 && !now.Before(since.Add(timeout))
 }

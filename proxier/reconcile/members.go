@@ -1,182 +1,263 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
-	"maps"
 	"net/netip"
 	"slices"
 	"strings"
 
 	"kube-ipvs-proxy/ipsetutil"
 	"kube-ipvs-proxy/ipvsutil"
+	"kube-ipvs-proxy/proxier/ledger"
 )
 
-// frontends are keys of address servers, and ports of NodePorts, whose entries have
-// no address.
-type frontends struct {
-	keys  map[ipvsutil.Key]bool
-	ports map[uint16]bool
+// memberOrder is the order in which entries are added; they are deleted in the
+// reverse order. A source range comes before the entry that drops all others, a
+// refusal or drop before what lets traffic in, the exception from masquerading
+// before the rule, and what brings packets here comes last.
+var memberOrder = [][]ipsetutil.Kind{
+	{ipsetutil.LoopBack, ipsetutil.IPVSIPs, ipsetutil.NodeIP},
+	{ipsetutil.LoadBalancerSourceIP, ipsetutil.LoadBalancerSourceCIDR},
+	{ipsetutil.LoadBalancerFW, ipsetutil.DropAll, ipsetutil.DropOutside, ipsetutil.Refuse},
+	{ipsetutil.ExternalIPLocal},
+	exceptions,
+	{
+		ipsetutil.ClusterIP, ipsetutil.ExternalIP, ipsetutil.LoadBalancer, ipsetutil.NodePortTCP,
+		ipsetutil.NodePortUDP, ipsetutil.NodePortSCTP, ipsetutil.HealthCheckNodePort,
+	},
+	{ipsetutil.ShortCircuit},
+	{ipsetutil.Capture},
 }
 
-func newFrontends() frontends {
-	return frontends{keys: map[ipvsutil.Key]bool{}, ports: map[uint16]bool{}}
+// exceptions are the sets whose entries keep the client's source address. Where a
+// frontend is in use, no real server on another node may serve it meanwhile: its
+// answers would not come back this way. So they are added only after such real
+// servers left, and deleted before they come.
+var exceptions = []ipsetutil.Kind{
+	ipsetutil.LoadBalancerLocal, ipsetutil.NodePortLocalTCP,
+	ipsetutil.NodePortLocalUDP, ipsetutil.NodePortLocalSCTP,
 }
 
-func (f frontends) hasKey(key ipvsutil.Key) bool {
-	return f.keys[key] || f.ports[key.Addr.Port()]
-}
+// memberRank is memberOrder by the set's name.
+var memberRank = rankMembers()
 
-func (f frontends) hasMember(m ipsetutil.Member) bool {
-	if !m.Entry.Addr.IsValid() {
-		return f.ports[m.Entry.Port]
+func rankMembers() map[string]int {
+	ranks := map[string]int{}
+	for rank, kinds := range memberOrder {
+		for _, kind := range kinds {
+			ranks[kind.Name(false)], ranks[kind.Name(true)] = rank, rank
+		}
 	}
-	return f.keys[memberKey(m)]
+	return ranks
 }
 
-func (f frontends) addMember(m ipsetutil.Member) {
-	if !m.Entry.Addr.IsValid() {
-		f.ports[m.Entry.Port] = true
-		return
-	}
-	f.keys[memberKey(m)] = true
+// isException tells entries of exceptions.
+func isException(m ipsetutil.Member) bool {
+	return memberRank[m.Set] == memberRank[exceptions[0].Name(false)]
 }
 
-func (f frontends) addKey(key ipvsutil.Key) {
-	f.keys[key] = true
-	f.ports[key.Addr.Port()] = true
-}
-
-func memberKey(m ipsetutil.Member) ipvsutil.Key {
-	return ipvsutil.Key{
-		Addr:     netip.AddrPortFrom(m.Entry.Addr, m.Entry.Port),
-		Protocol: ipvsutil.Protocol(m.Entry.Protocol),
-	}
-}
-
-// addMembers adds what is desired and missing, or has another mark. It returns the
-// frontends with an entry that could not be added: their servers must not be
-// created in this round, or traffic would pass unmasqueraded or unfiltered.
-func (r *Reconciler) addMembers(ctx context.Context, report *Report, touched map[ipsetutil.Member]struct{}) frontends {
-	held := newFrontends()
+// addMembers adds what is wanted and missing, or has another mark, where pick agrees.
+func (r *Reconciler) addMembers(ctx context.Context, report *Report, touched map[ipsetutil.Member]struct{}, pick func(ipsetutil.Member) bool) {
 	var changes []ipsetutil.Change
 	for m := range touched {
-		mark, wanted := r.desired.Member(m)
-		have, there := r.observed.members[m]
-		if wanted && (!there || have != mark) {
+		mark, wanted := r.wantMember(m)
+		have, there := r.seen.member(m)
+		if wanted && (!there || have != mark) && !has(r.failed.Members, m) && pick(m) {
 			changes = append(changes, ipsetutil.Change{Member: m, Mark: mark})
 		}
 	}
-	for _, m := range r.change(ctx, report, changes) {
-		held.addMember(m)
-	}
-	return held
+	r.change(ctx, report, changes)
 }
 
-// deleteMembers deletes what is there and not desired, but keeps the entries of
-// servers that could not be deleted: by them the servers are known as ours.
-func (r *Reconciler) deleteMembers(ctx context.Context, report *Report, touched map[ipsetutil.Member]struct{}, stay map[ipvsutil.Key]bool) {
-	kept := newFrontends()
-	for key := range stay {
-		kept.addKey(key)
+// deleteEarly deletes, before any real server comes, what must not be there with
+// it: exceptions, and entries that bear the mark of a server that only lingers and
+// would refuse new connections.
+func (r *Reconciler) deleteEarly(ctx context.Context, report *Report, touched map[ipsetutil.Member]struct{}) {
+	r.deleteMembers(ctx, report, touched, func(m ipsetutil.Member) bool {
+		if isException(m) {
+			return true
+		}
+		mark, there := r.seen.member(m)
+		if !there || mark == 0 || m.Entry.Protocol == journalProtocol {
+			return false
+		}
+		key := ipvsutil.MarkKey(mark, m.Entry.Addr.Is6())
+		_, lingers := r.lingers.servers[key]
+		return lingers && isMember(&r.seen, markEntry(key))
+	})
+}
+
+// deleteLate deletes what is left to delete, but keeps the entries of servers that
+// could not be deleted: by them the servers are known as ours. So does the entry of
+// an address that is still bound.
+func (r *Reconciler) deleteLate(ctx context.Context, report *Report, touched map[ipsetutil.Member]struct{}) {
+	stay := newFrontends()
+	for key := range r.failed.Servers {
+		if _, wanted := r.wantServer(key); !wanted && hasServer(&r.seen, key) {
+			stay.addServer(key, r.seen.bearers[key])
+		}
 	}
+	bound := [2]string{ipsetutil.IPVSIPs.Name(false), ipsetutil.IPVSIPs.Name(true)}
+	r.deleteMembers(ctx, report, touched, func(m ipsetutil.Member) bool {
+		if stay.hasMember(m) || slices.Contains(bound[:], m.Set) && has(r.seen.bound, m.Entry.Addr) {
+			r.waiting.Members = set(r.waiting.Members, m)
+			return false
+		}
+		return true
+	})
+}
+
+// deleteMembers deletes what is there and not wanted, where pick agrees.
+func (r *Reconciler) deleteMembers(ctx context.Context, report *Report, touched map[ipsetutil.Member]struct{}, pick func(ipsetutil.Member) bool) {
 	var changes []ipsetutil.Change
 	for m := range touched {
-		_, wanted := r.desired.Member(m)
-		_, there := r.observed.members[m]
-		switch {
-		case wanted || !there:
-		case kept.hasMember(m):
-			r.failed.Members = set(r.failed.Members, m)
-		default:
+		if _, wanted := r.wantMember(m); !wanted && isMember(&r.seen, m) && !has(r.failed.Members, m) && pick(m) {
 			changes = append(changes, ipsetutil.Change{Delete: true, Member: m})
 		}
 	}
 	r.change(ctx, report, changes)
 }
 
-// change does the changes, set by set so that the door can send them together, and
-// returns the members that failed.
-func (r *Reconciler) change(ctx context.Context, report *Report, changes []ipsetutil.Change) []ipsetutil.Member {
+// change does the changes, all additions or all deletions, in memberOrder and set
+// by set, so that the door can send them together.
+func (r *Reconciler) change(ctx context.Context, report *Report, changes []ipsetutil.Change) {
 	if len(changes) == 0 {
-		return nil
+		return
 	}
-	slices.SortFunc(changes, func(a, b ipsetutil.Change) int {
-		if c := strings.Compare(a.Member.Set, b.Member.Set); c != 0 {
-			return c
-		}
-		return compareEntries(a.Member.Entry, b.Member.Entry)
-	})
-	report.Ops += len(changes)
+	slices.SortFunc(changes, compareChanges)
 	errs := r.doors.Sets.Do(ctx, changes)
-	var failed []ipsetutil.Member
 	for i, c := range changes {
 		var err error
 		if errs != nil {
 			err = errs[i]
 		}
-		if c.Delete && errors.Is(err, fs.ErrNotExist) {
+		if c.Delete && errors.Is(err, fs.ErrNotExist) && !errors.Is(err, ipsetutil.ErrNoSet) {
+			r.doubts.set(c.Member.Set, true)
 			err = nil
 		}
+		verb := "create"
+		if c.Delete {
+			verb = "delete"
+		}
+		report.count("member", verb, err)
 		switch {
 		case err != nil:
-			report.fail(err)
-			r.fail(err)
 			r.failed.Members = set(r.failed.Members, c.Member)
-			failed = append(failed, c.Member)
+			if outside, doubtful := doubt(err); doubtful {
+				r.doubts.set(c.Member.Set, outside)
+			}
 		case c.Delete:
-			delete(r.observed.members, c.Member)
+			r.seen.dropMember(c.Member)
 		default:
-			r.observed.members[c.Member] = c.Mark
+			r.seen.putMember(c.Member, c.Mark)
 		}
-	}
-	return failed
-}
-
-// fail casts doubt on the picture when an error says that it was wrong, or when the
-// outcome is unknown.
-func (r *Reconciler) fail(err error) {
-	if errors.Is(err, ipvsutil.ErrUnknownScheduler) {
-		return
-	}
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist) || errors.Is(err, ipvsutil.ErrUnknownOutcome) {
-		r.Doubt()
 	}
 }
 
-// createSets makes those of our sets that are missing.
-func (r *Reconciler) createSets(ctx context.Context, names []string) error {
-	have := make(map[string]bool, len(names))
-	for _, n := range names {
-		have[n] = true
+func compareChanges(a, b ipsetutil.Change) int {
+	order := cmp.Compare(memberRank[a.Member.Set], memberRank[b.Member.Set])
+	if a.Delete {
+		order = -order
 	}
-	var errs []error
-	for _, s := range ipsetutil.All() {
-		if have[s.Name] {
-			continue
-		}
-		if err := r.doors.Sets.Create(ctx, s); err != nil && !errors.Is(err, fs.ErrExist) {
-			errs = append(errs, err)
-		}
-	}
-	return errors.Join(errs...)
+	return cmp.Or(
+		order, strings.Compare(a.Member.Set, b.Member.Set), compareEntries(a.Member.Entry, b.Member.Entry),
+	)
 }
 
 func compareEntries(a, b ipsetutil.Entry) int {
-	if c := a.Addr.Compare(b.Addr); c != 0 {
-		return c
+	return cmp.Or(
+		a.Addr.Compare(b.Addr), cmp.Compare(a.Port, b.Port), cmp.Compare(a.Protocol, b.Protocol),
+		a.Source.Addr().Compare(b.Source.Addr()), cmp.Compare(a.Source.Bits(), b.Source.Bits()),
+	)
+}
+
+// frontends are keys of address servers, ports of NodePorts, whose entries have no
+// address, and addresses, whose entries have no port.
+type frontends struct {
+	keys  map[ipvsutil.Key]bool
+	ports map[uint16]bool
+	addrs map[netip.Addr]bool
+}
+
+func newFrontends() frontends {
+	return frontends{keys: map[ipvsutil.Key]bool{}, ports: map[uint16]bool{}, addrs: map[netip.Addr]bool{}}
+}
+
+func (f frontends) hasKey(key ipvsutil.Key) bool {
+	return f.keys[key] || f.ports[key.Addr.Port()] || f.addrs[key.Addr.Addr()]
+}
+
+func (f frontends) hasMember(m ipsetutil.Member) bool {
+	if !m.Entry.Addr.IsValid() {
+		return f.ports[m.Entry.Port]
 	}
-	if c := int(a.Port) - int(b.Port); c != 0 {
-		return c
+	return f.keys[memberKey(m.Entry)]
+}
+
+func (f frontends) addMember(m ipsetutil.Member) {
+	switch {
+	case !m.Entry.Addr.IsValid():
+		f.ports[m.Entry.Port] = true
+	case m.Entry.Protocol == 0:
+		f.addrs[m.Entry.Addr] = true
+	default:
+		f.keys[memberKey(m.Entry)] = true
 	}
-	if c := int(a.Protocol) - int(b.Protocol); c != 0 {
-		return c
+}
+
+// addServer adds a server by all entries that may be its own.
+func (f frontends) addServer(key ipvsutil.Key, bearers map[ipsetutil.Entry]struct{}) {
+	if key.Mark == 0 {
+		f.keys[key] = true
+		f.ports[key.Addr.Port()] = true
 	}
-	if c := a.Source.Addr().Compare(b.Source.Addr()); c != 0 {
-		return c
+	for e := range bearers {
+		f.keys[memberKey(e)] = true
 	}
-	return a.Source.Bits() - b.Source.Bits()
+}
+
+func memberKey(e ipsetutil.Entry) ipvsutil.Key {
+	return ipvsutil.Key{Addr: netip.AddrPortFrom(e.Addr, e.Port), Protocol: ipvsutil.Protocol(e.Protocol)}
+}
+
+// held are the frontends with an entry that is wanted and could not be added: their
+// servers must not be created, or traffic would pass unmasqueraded or unfiltered.
+func (r *Reconciler) held() frontends {
+	held := newFrontends()
+	add := func(m ipsetutil.Member) {
+		if _, wanted := r.wantMember(m); wanted && !isMember(&r.seen, m) && !isHairpin(m) {
+			held.addMember(m)
+		}
+	}
+	for m := range r.failing.members {
+		add(m)
+	}
+	for m := range r.failed.Members {
+		add(m)
+	}
+	for m := range r.waiting.Members {
+		add(m)
+	}
+	return held
+}
+
+// isHairpin tells entries that name endpoints, not frontends.
+func isHairpin(m ipsetutil.Member) bool {
+	return m.Set == ipsetutil.LoopBack.Name(false) || m.Set == ipsetutil.LoopBack.Name(true)
+}
+
+// there tells which frontends of touched servers the kernel has.
+func (r *Reconciler) there(touched ledger.Touched) frontends {
+	there := newFrontends()
+	for key := range touched.Servers {
+		if _, ok := r.seen.servers[key]; ok {
+			there.addServer(key, nil)
+		}
+	}
+	return there
 }
 
 func set[K comparable](keys map[K]struct{}, key K) map[K]struct{} {
@@ -185,9 +266,4 @@ func set[K comparable](keys map[K]struct{}, key K) map[K]struct{} {
 	}
 	keys[key] = struct{}{}
 	return keys
-}
-
-// sortedAddrs are the keys in order, so that two runs do the same.
-func sortedAddrs(keys map[netip.Addr]struct{}) []netip.Addr {
-	return slices.SortedFunc(maps.Keys(keys), netip.Addr.Compare)
 }

@@ -2,130 +2,219 @@ package reconcile
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"net/netip"
 
 	"kube-ipvs-proxy/ipsetutil"
 	"kube-ipvs-proxy/ipvsutil"
 )
 
-// observe reads the kernel and makes every key pending that is desired or ours. A
-// listing that fails leaves the picture as it was, and nothing is deleted.
-func (r *Reconciler) observe(ctx context.Context) error {
-	seen := newObserved()
-	if err := r.observeSets(ctx, &seen); err != nil {
-		return err
-	}
-	if err := r.observeAddresses(ctx, &seen); err != nil {
-		return err
-	}
-	if err := r.observeServers(ctx, &seen); err != nil {
-		return err
-	}
-	r.observed = seen
-	r.adoptDrains()
-	r.pending.Merge(r.desired.All())
-	for key := range seen.servers {
-		r.pending.Servers = set(r.pending.Servers, key)
-	}
-	for m := range seen.members {
-		r.pending.Members = set(r.pending.Members, m)
-	}
-	for a := range seen.bound {
-		r.pending.Bound = set(r.pending.Bound, a)
-	}
-	for a := range seen.captured {
-		r.pending.Captured = set(r.pending.Captured, a)
-	}
-	return nil
-}
-
-// observeSets makes missing sets and reads those that were there.
-func (r *Reconciler) observeSets(ctx context.Context, seen *observed) error {
-	names, err := r.doors.Sets.Names(ctx)
+// readSets makes our sets that are missing, and lists those whose size is another
+// than in the picture, and all or those named. It reports whether the sizes were read.
+func (r *Reconciler) readSets(ctx context.Context, report *Report, all bool, named map[string]bool) bool {
+	sizes, err := r.doors.Sets.Sizes(ctx)
+	report.count("set", "list", err)
 	if err != nil {
-		return err
-	}
-	if err := r.createSets(ctx, names); err != nil {
-		return err
-	}
-	for _, n := range names {
-		seen.sets[n] = true
+		return false
 	}
 	for _, s := range ipsetutil.All() {
-		if !seen.sets[s.Name] {
+		size, exists := sizes[s.Name]
+		if !exists {
+			r.createSet(ctx, report, s)
 			continue
 		}
-		entries, err := r.doors.Sets.Members(ctx, s.Name)
-		if err != nil {
-			return err
-		}
-		for e, mark := range entries {
-			seen.members[ipsetutil.Member{Set: s.Name, Entry: e}] = mark
+		outside, doubted := named[s.Name]
+		resized := size != len(r.seen.members[s.Name])
+		if all || doubted || resized {
+			r.readSet(ctx, report, s.Name, all || outside || !doubted)
 		}
 	}
-	return nil
+	return true
 }
 
-func (r *Reconciler) observeAddresses(ctx context.Context, seen *observed) error {
-	if err := r.doors.Addresses.Ensure(ctx); err != nil {
-		return err
+// createSet makes a set that is missing. Nothing is in it, whatever the picture says,
+// and rules that named it are gone.
+func (r *Reconciler) createSet(ctx context.Context, report *Report, s ipsetutil.Set) {
+	if len(r.seen.members[s.Name]) > 0 {
+		r.compareSet(s.Name, nil, true)
+	}
+	err := r.doors.Sets.Create(ctx, s)
+	if errors.Is(err, fs.ErrExist) {
+		err = nil
+	}
+	report.count("set", "create", err)
+	switch {
+	case err != nil:
+		r.doubts.set(s.Name, true)
+	case r.known:
+		report.repaired("set", s.Name)
+		r.rules.wanted = true
+	}
+}
+
+func (r *Reconciler) readSet(ctx context.Context, report *Report, name string, outside bool) {
+	entries, err := r.doors.Sets.Members(ctx, name)
+	report.count("set", "list", err)
+	if err != nil {
+		r.doubts.set(name, outside)
+		return
+	}
+	r.compareSet(name, entries, outside)
+}
+
+// compareSet corrects the picture of a set by what was read.
+func (r *Reconciler) compareSet(name string, entries map[ipsetutil.Entry]uint32, outside bool) {
+	differs := func(e ipsetutil.Entry) ipsetutil.Member {
+		m := ipsetutil.Member{Set: name, Entry: e}
+		r.pending.Members = set(r.pending.Members, m)
+		if outside && r.known {
+			r.damaged.Members = set(r.damaged.Members, m)
+		}
+		return m
+	}
+	for e := range r.seen.members[name] {
+		if _, there := entries[e]; !there {
+			r.seen.dropMember(differs(e))
+		}
+	}
+	for e, mark := range entries {
+		if have, known := r.seen.members[name][e]; !known || have != mark {
+			r.seen.putMember(differs(e), mark)
+		}
+	}
+}
+
+// readAddresses makes the device and the policy rules if they are missing, and lists
+// what is bound and captured.
+func (r *Reconciler) readAddresses(ctx context.Context, report *Report, outside bool) bool {
+	err := r.doors.Addresses.Ensure(ctx)
+	report.count("device", "ensure", err)
+	if err != nil {
+		return false
 	}
 	bound, err := r.doors.Addresses.Bound(ctx)
+	report.count("address", "list", err)
 	if err != nil {
-		return err
+		return false
 	}
 	captured, err := r.doors.Addresses.Captured(ctx)
+	report.count("route", "list", err)
 	if err != nil {
-		return err
+		return false
 	}
-	for _, a := range bound {
-		seen.bound[a] = true
-	}
-	for _, a := range captured {
-		seen.captured[a] = true
-	}
-	return nil
+	outside = outside && r.known
+	r.pending.Bound, r.damaged.Bound = compareAddrs(r.seen.bound, bound, outside, r.pending.Bound, r.damaged.Bound)
+	r.pending.Captured, r.damaged.Captured = compareAddrs(r.seen.captured, captured, outside, r.pending.Captured, r.damaged.Captured)
+	return true
 }
 
-// observeServers reads the servers that are desired or ours; others do not exist
-// for us. Each takes a request of its own for its real servers.
-func (r *Reconciler) observeServers(ctx context.Context, seen *observed) error {
-	servers, err := r.doors.IPVS.VirtualServers(ctx)
-	if err != nil {
-		return err
+type addrSet = map[netip.Addr]struct{}
+
+// compareAddrs corrects the picture by what was read, and adds what differed.
+func compareAddrs(seen addrSet, read []netip.Addr, outside bool, pending, damaged addrSet) (nowPending, nowDamaged addrSet) {
+	differs := func(a netip.Addr) {
+		pending = set(pending, a)
+		if outside {
+			damaged = set(damaged, a)
+		}
 	}
-	owned := newOwnership(seen)
-	for _, s := range servers {
-		_, wanted := r.desired.Server(s.Key)
-		if !wanted && !owned.has(s.Key) {
+	found := make(addrSet, len(read))
+	for _, a := range read {
+		found[a] = struct{}{}
+		if !has(seen, a) {
+			seen[a] = struct{}{}
+			differs(a)
+		}
+	}
+	for a := range seen {
+		if !has(found, a) {
+			delete(seen, a)
+			differs(a)
+		}
+	}
+	return pending, damaged
+}
+
+// readServers lists the virtual servers, and the real ones of all or those named;
+// others than ours and desired ones do not exist for us. Each takes a request of its
+// own for its real servers. It reports whether the list was read.
+func (r *Reconciler) readServers(ctx context.Context, report *Report, all bool, named map[ipvsutil.Key]bool) bool {
+	list, err := r.doors.IPVS.VirtualServers(ctx)
+	report.count("virtual_server", "list", err)
+	if err != nil {
+		return false
+	}
+	found := make(map[ipvsutil.Key]struct{}, len(list))
+	for _, s := range list {
+		have, known := r.seen.servers[s.Key]
+		outside, doubted := named[s.Key] // a server that was ours a moment ago still is
+		if _, claimed := r.claimed(s.Key); !known && !claimed && !doubted && !r.seen.owns(s.Key) {
 			continue
 		}
-		states, err := r.doors.IPVS.RealServers(ctx, s.Key)
-		if err != nil {
-			return err
+		found[s.Key] = struct{}{}
+		outside = outside || !doubted
+		if !known || have != s {
+			r.seen.servers[s.Key] = s
+			r.serverDiffers(s.Key, outside)
 		}
-		seen.servers[s.Key] = s
-		seen.reals[s.Key] = weights(states)
+		if all || doubted || !known {
+			r.readReals(ctx, report, s.Key, outside)
+		}
 	}
-	return nil
+	for key := range r.seen.servers {
+		if !has(found, key) {
+			outside, doubted := named[key]
+			r.forgetServer(key)
+			r.serverDiffers(key, outside || !doubted)
+		}
+	}
+	return true
 }
 
-func weights(states []ipvsutil.RealServerState) map[netip.AddrPort]uint32 {
-	of := make(map[netip.AddrPort]uint32, len(states))
+func (r *Reconciler) serverDiffers(key ipvsutil.Key, outside bool) {
+	r.pending.Servers = set(r.pending.Servers, key)
+	if outside && r.known {
+		r.damaged.Servers = set(r.damaged.Servers, key)
+	}
+}
+
+func (r *Reconciler) realsDiffer(key ipvsutil.Key, outside bool) {
+	r.pending.Servers = set(r.pending.Servers, key)
+	if outside && r.known {
+		r.damaged.reals = set(r.damaged.reals, key)
+	}
+}
+
+// readReals corrects the picture of one server's real servers. Of a server that is
+// gone by now the list is empty, which the next listing of servers tells.
+func (r *Reconciler) readReals(ctx context.Context, report *Report, key ipvsutil.Key, outside bool) {
+	states, err := r.doors.IPVS.RealServers(ctx, key)
+	report.count("real_server", "list", err)
+	if err != nil {
+		r.doubts.server(key, outside)
+		return
+	}
+	have := r.seen.reals[key]
+	now := make(map[netip.AddrPort]uint32, len(states))
+	differs := false
 	for _, s := range states {
-		of[s.Addr] = s.Weight
-	}
-	return of
-}
-
-// adoptDrains forgets drains of real servers that are gone. Those at weight 0 that
-// an earlier process left are taken up when their server is compared.
-func (r *Reconciler) adoptDrains() {
-	for key, of := range r.drains {
-		for addr := range of {
-			if _, there := r.observed.reals[key][addr]; !there {
-				r.drains.remove(key, addr)
-			}
+		weight := s.Weight
+		if s.Foreign {
+			weight = strangeWeight
 		}
+		now[s.Addr] = weight
+		old, known := have[s.Addr]
+		differs = differs || !known || old != weight
+	}
+	for addr := range have {
+		if _, there := now[addr]; !there {
+			differs = true
+			r.drains.remove(key, addr)
+		}
+	}
+	if differs {
+		r.seen.reals[key] = now
+		r.realsDiffer(key, outside)
 	}
 }

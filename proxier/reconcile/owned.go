@@ -8,50 +8,35 @@ import (
 	"kube-ipvs-proxy/proxier/plan"
 )
 
-// ownership says which observed virtual servers are ours. The sets are our
-// journal: members go in before their server and come out after it. So a server
-// is ours if its frontend is a member of one of our sets, if its address is bound
-// or captured by us, or if its mark is that of a member. All others are foreign
-// and never touched.
-type ownership struct {
-	seen  *observed
-	marks map[ipvsutil.Key]bool
-}
-
-func newOwnership(seen *observed) ownership {
-	o := ownership{seen: seen, marks: map[ipvsutil.Key]bool{}}
-	for m, mark := range seen.members {
-		if mark != 0 {
-			o.marks[ipvsutil.MarkKey(mark, m.Entry.Addr.Is6())] = true
-		}
-	}
-	return o
-}
-
 // journal are the kinds whose members are frontends, NodePorts apart.
 var journal = []ipsetutil.Kind{
 	ipsetutil.ClusterIP, ipsetutil.ExternalIP, ipsetutil.ExternalIPLocal,
 	ipsetutil.LoadBalancer, ipsetutil.NodePortSCTP, ipsetutil.Capture,
 }
 
-func (o ownership) has(key ipvsutil.Key) bool {
+// owns says whether a virtual server that was found is ours. The sets are the
+// journal: members go in before their server and come out after it. So a server is
+// ours if its frontend is a member of one of our sets, if its address is bound or
+// captured by us, or if its mark is that of a member. All others are foreign and
+// never touched.
+func (p *picture) owns(key ipvsutil.Key) bool {
 	if key.Mark != 0 {
-		return o.marks[key]
+		return len(p.bearers[key]) > 0
 	}
 	addr := key.Addr.Addr()
-	if o.seen.bound[addr] || o.seen.captured[addr] {
+	if has(p.bound, addr) || has(p.captured, addr) {
 		return true
 	}
 	for _, kind := range journal {
-		if o.member(plan.MemberOf(kind, key)) {
+		if _, ok := p.member(plan.MemberOf(kind, key)); ok {
 			return true
 		}
 	}
-	return o.nodePort(key, addr)
+	return p.ownsNodePort(key, addr)
 }
 
-// nodePort: the port is one of ours and the address one that serves NodePorts.
-func (o ownership) nodePort(key ipvsutil.Key, addr netip.Addr) bool {
+// ownsNodePort: the port is one of ours and the address one that serves NodePorts.
+func (p *picture) ownsNodePort(key ipvsutil.Key, addr netip.Addr) bool {
 	kind := ipsetutil.NodePortTCP
 	switch key.Protocol {
 	case ipvsutil.TCP:
@@ -60,13 +45,33 @@ func (o ownership) nodePort(key ipvsutil.Key, addr netip.Addr) bool {
 	default:
 		return false
 	}
-	node := ipsetutil.Member{
+	_, node := p.member(ipsetutil.Member{
 		Set: ipsetutil.NodeIP.Name(addr.Is6()), Entry: ipsetutil.Entry{Addr: addr},
-	}
-	return o.member(node) && o.member(plan.MemberOf(kind, key))
+	})
+	_, port := p.member(plan.MemberOf(kind, key))
+	return node && port
 }
 
-func (o ownership) member(m ipsetutil.Member) bool {
-	_, ok := o.seen.members[m]
+// journalProtocol is "no next header" (IANA number 59), which no packet to a
+// Service has: entries with it are for the journal alone.
+const journalProtocol = 59
+
+// markEntry is the entry by which a mark server is known as ours when no frontend
+// bears its mark any more: an address made of the mark, which is none of a host.
+func markEntry(key ipvsutil.Key) ipsetutil.Member {
+	mark := key.Mark
+	low := [4]byte{0, byte(mark >> 16), byte(mark >> 8), byte(mark)}
+	addr := netip.AddrFrom4(low)
+	if key.IsIPv6() {
+		addr = netip.AddrFrom16([16]byte{12: byte(mark >> 24), 13: low[1], 14: low[2], 15: low[3]})
+	}
+	return ipsetutil.Member{
+		Set:   ipsetutil.ShortCircuit.Name(key.IsIPv6()),
+		Entry: ipsetutil.Entry{Addr: addr, Protocol: journalProtocol},
+	}
+}
+
+func has[K comparable](keys map[K]struct{}, key K) bool {
+	_, ok := keys[key]
 	return ok
 }

@@ -1,6 +1,6 @@
 // Package reconcile makes the kernel equal to what the ledger desires. It keeps a
-// picture of what the kernel has (observed), the keys that may differ (pending),
-// and turns the difference into operations in one fixed order.
+// picture of what the kernel has, the keys that may differ (pending), and turns the
+// difference into operations in one fixed order.
 //
 // A round costs what changed, not what exists: only pending keys are compared. An
 // operation that fails leaves its key pending and stops nothing else; what is
@@ -9,12 +9,12 @@ package reconcile
 
 import (
 	"context"
-	"net/netip"
 	"time"
 
 	"kube-ipvs-proxy/ipsetutil"
 	"kube-ipvs-proxy/ipvsutil"
 	"kube-ipvs-proxy/proxier/ledger"
+	"kube-ipvs-proxy/proxier/plan"
 )
 
 // Rules is the door to the static rules.
@@ -30,7 +30,7 @@ type Flows interface {
 	DeleteFlows(ctx context.Context, stale []ipvsutil.StaleFlow) (int, error)
 }
 
-// Doors are the ways into the kernel.
+// Doors are the ways into the kernel. Without Flows no flow is deleted.
 type Doors struct {
 	IPVS      ipvsutil.IPVS
 	Sets      ipsetutil.Sets
@@ -41,32 +41,49 @@ type Doors struct {
 
 // Config holds the reconciler's times.
 type Config struct {
-	// DrainTimeout is how long a TCP real server that left may keep its connections;
-	// zero ends them at once, a negative value waits for ever.
+	// DrainTimeout is how long a real server that left may keep its connections, and
+	// a virtual server that nobody claims any more too; zero ends them at once, a
+	// negative value waits for ever.
 	DrainTimeout time.Duration
-	// DrainCheck is the time between two looks at the connections of a drain.
+	// DrainCheck is the time from a drain's begin to the first look at its
+	// connections.
 	DrainCheck time.Duration
+	// SyncPeriod is the time between two listings of virtual servers, addresses and
+	// sizes of sets, which find what others changed. Zero means 30 seconds, a negative
+	// value never.
+	SyncPeriod time.Duration
+	// RefreshPeriod is the time in which every real server and every entry is read
+	// once, and the rules. Zero means ten minutes, a negative value never.
+	RefreshPeriod time.Duration
+	// First is the Service that is programmed completely before all others; it is
+	// that of the API server, which everything else on the node waits for. The zero
+	// value means none.
+	First plan.ServiceName
 }
 
 // Reconciler is driven by one goroutine.
 type Reconciler struct {
-	doors    Doors
-	config   Config
-	desired  *ledger.Ledger
-	observed observed
-	pending  ledger.Touched
-	// failed waits for retryAt before it becomes pending again.
-	failed   ledger.Touched
-	failures int
-	retryAt  time.Time
-	drains   drains
-	// doubt: the picture may be wrong and must be read anew.
-	doubt bool
-	// frontends are those of each firewall-mark server for UDP, for whose flows the
-	// server's own key says nothing.
-	frontends map[ipvsutil.Key][]ipvsutil.Key
-	// rulesWanted: the rules must be ensured; rulesDone: they once were.
-	rulesWanted, rulesDone bool
+	doors   Doors
+	config  Config
+	desired *ledger.Ledger
+	seen    picture
+	// known: seen was read completely once; settled: everything was right once.
+	known, settled bool
+	doubts         doubts
+	// pending keys are worked on in the next round, waiting ones in every round: they
+	// wait for another key that fails. failing keys wait for their time.
+	pending, waiting ledger.Touched
+	failing          failing
+	// failed are the keys that failed in this round.
+	failed  ledger.Touched
+	damaged damage
+	drains  drains
+	lingers lingers
+	// timeouts are drain timeouts of Services' own, by server; kept while it exists.
+	timeouts map[ipvsutil.Key]*time.Duration
+	stale    stale
+	rules    rules
+	refresh  refresh
 }
 
 // New returns a reconciler that has observed nothing yet: its first round reads the
@@ -74,13 +91,11 @@ type Reconciler struct {
 func New(doors Doors, desired *ledger.Ledger, config Config) *Reconciler {
 	return &Reconciler{
 		doors: doors, config: config, desired: desired,
-		observed: newObserved(), drains: drains{}, frontends: map[ipvsutil.Key][]ipvsutil.Key{},
-		doubt: true, rulesWanted: true,
+		seen: newPicture(), failing: newFailing(), drains: drains{}, lingers: newLingers(),
+		timeouts: map[ipvsutil.Key]*time.Duration{},
+		doubts:   doubts{all: true}, rules: rules{wanted: true}, refresh: newRefresh(config),
 	}
 }
-
-// Doubt has the next round read the kernel anew, rules included.
-func (r *Reconciler) Doubt() { r.doubt, r.rulesWanted = true, true }
 
 // Round brings the touched keys, and those left from earlier rounds that are due,
 // to the kernel. Call it only once the first plan is complete: it deletes what is
@@ -88,88 +103,109 @@ func (r *Reconciler) Doubt() { r.doubt, r.rulesWanted = true, true }
 func (r *Reconciler) Round(ctx context.Context, touched ledger.Touched) Report {
 	report := &Report{}
 	r.pending.Merge(touched)
-	if !r.retryAt.IsZero() && !time.Now().Before(r.retryAt) {
-		r.pending.Merge(r.failed)
-		r.failed, r.retryAt = ledger.Touched{}, time.Time{}
+	r.failing.forget(touched)
+	first := !r.known
+	if !r.settleDoubts(ctx, report) {
+		return r.finish(report)
 	}
-	if r.doubt {
-		if err := r.observe(ctx); err != nil {
-			report.fail(err)
-			return r.finish(report)
-		}
-		r.doubt = false
+	if first {
+		r.pending.Merge(r.desired.All())
+		r.refresh.start(time.Now())
 	}
-	work := r.pending
-	r.pending = ledger.Touched{}
-	r.apply(ctx, report, work)
-	r.endDrains(ctx, report)
+	r.look(ctx, report, touched.Len() > 0)
+	work := r.take()
+	r.endDrains(ctx, report, &work)
+	r.apply(ctx, report, &work)
+	if r.doubts.any() && r.doubts.retry.failures == 0 {
+		r.again(ctx, report, &work)
+	}
+	r.deleteFlows(ctx, report)
+	r.failing.settle(work, r.failed, time.Now())
+	r.damaged.settle(report, work, r.failed, r.waiting)
 	return r.finish(report)
 }
 
-// apply does one round's work in the order that keeps every prefix of it safe.
-// Up: sets, their members, rules, virtual servers, real servers, addresses, so
-// that no server is reachable without the entries that masquerade and filter its
-// traffic, and no address is bound before its servers. Down is the reverse.
-func (r *Reconciler) apply(ctx context.Context, report *Report, work ledger.Touched) {
-	held := r.addMembers(ctx, report, work.Members)
-	if !r.ensureRules(ctx, report) {
-		r.failed.Merge(work)
-		return
-	}
-	up, down := r.compareServers(work.Servers, held)
-	missing := r.do(ctx, report, up.virtual)
-	r.do(ctx, report, without(up.real, missing))
-	r.bind(ctx, report, work, missing)
-	r.unbind(ctx, report, work)
-	r.do(ctx, report, down.real)
-	stay := r.do(ctx, report, down.virtual)
-	r.deleteMembers(ctx, report, work.Members, stay)
-	r.deleteFlows(ctx, report, down.flows)
+// take collects the keys of this round.
+func (r *Reconciler) take() ledger.Touched {
+	work := r.pending
+	work.Merge(r.waiting)
+	r.failing.due(time.Now(), &work)
+	r.pending, r.waiting, r.failed = ledger.Touched{}, ledger.Touched{}, ledger.Touched{}
+	return work
 }
 
-// ensureRules reports whether servers may be created: the rules are complete, or
-// were once (then a failure to look again does not stop the traffic's changes).
-func (r *Reconciler) ensureRules(ctx context.Context, report *Report) bool {
-	if !r.rulesWanted {
-		return true
+// apply does one pass in the order that keeps every prefix of it safe. Up: sets,
+// their members, rules, virtual and real servers, addresses, so that no server is
+// reachable without the entries that masquerade and filter its traffic, and no
+// address is bound before its servers. Down is the reverse.
+func (r *Reconciler) apply(ctx context.Context, report *Report, work *ledger.Touched) {
+	r.postpone(work)
+	r.leadToMarks(work)
+	r.lingerChanges(ctx, report, work)
+	first, rest := r.split(*work)
+	if first.Len() > 0 {
+		r.build(ctx, report, first)
 	}
-	changed, err := r.doors.Rules.Ensure(ctx)
-	if err != nil {
-		report.fail(err)
-		r.retryLater()
-		return r.rulesDone
+	if r.build(ctx, report, rest) {
+		r.clear(ctx, report, *work)
 	}
-	if changed {
-		report.Ops++
+}
+
+// split takes out what the first Service needs.
+func (r *Reconciler) split(work ledger.Touched) (first, rest ledger.Touched) {
+	if r.config.First == (plan.ServiceName{}) {
+		return ledger.Touched{}, work
 	}
-	r.rulesWanted, r.rulesDone = false, true
+	claimed := r.desired.Claimed(r.config.First)
+	first.Servers, rest.Servers = parted(work.Servers, claimed.Servers)
+	first.Members, rest.Members = parted(work.Members, claimed.Members)
+	first.Bound, rest.Bound = parted(work.Bound, claimed.Bound)
+	first.Captured, rest.Captured = parted(work.Captured, claimed.Captured)
+	return first, rest
+}
+
+// parted returns the keys that are in both, and all keys: what the first have made
+// right costs the rest nothing.
+func parted[K comparable](keys, wanted map[K]struct{}) (both, all map[K]struct{}) {
+	for key := range wanted {
+		if has(keys, key) {
+			both = set(both, key)
+		}
+	}
+	return both, keys
+}
+
+// build does the way up. It reports whether the rules are there; without them
+// everything waits.
+func (r *Reconciler) build(ctx context.Context, report *Report, work ledger.Touched) bool {
+	there := r.there(work)
+	r.deleteEarly(ctx, report, work.Members)
+	r.addMembers(ctx, report, work.Members, func(m ipsetutil.Member) bool {
+		return !isException(m) || !there.hasMember(m)
+	})
+	if !r.ensureRules(ctx, report) {
+		r.waiting.Merge(work)
+		return false
+	}
+	r.do(ctx, report, r.raise(work.Servers))
+	r.bind(ctx, report, work)
 	return true
 }
 
-func (r *Reconciler) deleteFlows(ctx context.Context, report *Report, stale []ipvsutil.StaleFlow) {
-	if len(stale) == 0 || r.doors.Flows == nil {
-		return
+// clear does the way down, and then adds the exceptions of frontends in use.
+func (r *Reconciler) clear(ctx context.Context, report *Report, work ledger.Touched) {
+	r.unbind(ctx, report, work)
+	r.do(ctx, report, r.lower(work.Servers))
+	stay := newFrontends()
+	for key := range r.failed.Servers {
+		stay.addServer(key, nil)
 	}
-	if _, err := r.doors.Flows.DeleteFlows(ctx, stale); err != nil {
-		report.fail(err)
-	}
-}
-
-// observed is the picture of the kernel: the same types as desired.
-type observed struct {
-	sets            map[string]bool
-	members         map[ipsetutil.Member]uint32
-	servers         map[ipvsutil.Key]ipvsutil.VirtualServer
-	reals           map[ipvsutil.Key]map[netip.AddrPort]uint32 // weights
-	bound, captured map[netip.Addr]bool
-}
-
-func newObserved() observed {
-	return observed{
-		sets:    map[string]bool{},
-		members: map[ipsetutil.Member]uint32{},
-		servers: map[ipvsutil.Key]ipvsutil.VirtualServer{},
-		reals:   map[ipvsutil.Key]map[netip.AddrPort]uint32{},
-		bound:   map[netip.Addr]bool{}, captured: map[netip.Addr]bool{},
-	}
+	r.addMembers(ctx, report, work.Members, func(m ipsetutil.Member) bool {
+		if isException(m) && stay.hasMember(m) {
+			r.waiting.Members = set(r.waiting.Members, m)
+			return false
+		}
+		return isException(m)
+	})
+	r.deleteLate(ctx, report, work.Members)
 }

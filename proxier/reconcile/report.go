@@ -3,21 +3,47 @@ package reconcile
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
+	"net/netip"
 	"time"
+
+	"kube-ipvs-proxy/ipsetutil"
+	"kube-ipvs-proxy/ipvsutil"
+	"kube-ipvs-proxy/proxier/ledger"
 )
+
+// Operation is a kind of object ("virtual_server", "real_server", "member", "set",
+// "address", "route", "rules", "flow", "device") and what was done to it ("create",
+// "update", "delete", "drain", "ensure", "list").
+type Operation struct{ Kind, Verb string }
+
+// Tally counts operations that succeeded and that failed.
+type Tally struct{ Succeeded, Failed int }
 
 // Report is what a round did and what it left.
 type Report struct {
-	// Ops counts the operations that the kernel was asked for.
+	// Ops counts the changes that the kernel was asked for; listings are none.
 	Ops int
-	// Failed holds the first errors, at most maxErrors; Failures counts all.
+	// Operations counts all that the kernel was asked for, listings too.
+	Operations map[Operation]Tally
+	// Failed holds the first errors, at most maxErrors; Failures counts all, Classes
+	// by class: "busy", "exists", "full", "interrupted", "invalid", "missing",
+	// "permission", "scheduler", "timeout" or "other".
 	Failed   []error
 	Failures int
-	// Pending counts keys that are not yet right in the kernel.
+	Classes  map[string]int
+	// Repairs counts, by kind of object, what others had changed or removed and was
+	// put right in this round; Repaired names the first of them.
+	Repairs  map[string]int
+	Repaired []string
+	// Flows counts the stale conntrack flows that were removed.
+	Flows int
+	// Pending counts keys that are not yet right in the kernel; Oldest is for how
+	// long the oldest of them has failed.
 	Pending int
-	// Draining counts real servers that wait for their connections to end.
-	Draining int
+	Oldest  time.Duration
+	// Draining counts real servers that wait for their connections to end, Lingering
+	// the virtual servers that wait for that and that nobody claims any more.
+	Draining, Lingering int
 	// RetryIn is the time until the next round should run; zero when nothing waits.
 	RetryIn time.Duration
 }
@@ -25,13 +51,64 @@ type Report struct {
 // maxErrors bounds a report: a thousand failures of one kind say no more than ten.
 const maxErrors = 10
 
-func (r *Report) fail(err error) {
-	if err == nil {
-		return
+// count takes down one operation.
+func (r *Report) count(kind, verb string, err error) {
+	if r.Operations == nil {
+		r.Operations = map[Operation]Tally{}
 	}
+	op := Operation{kind, verb}
+	tally := r.Operations[op]
+	if err == nil {
+		tally.Succeeded++
+	} else {
+		tally.Failed++
+		r.fail(err)
+	}
+	r.Operations[op] = tally
+	if verb != "list" && kind != "device" {
+		r.Ops++
+	}
+}
+
+// countOp takes down an operation of IPVS.
+func (r *Report) countOp(op ipvsutil.Op, err error) {
+	kind, verb := "virtual_server", "create"
+	switch op.Verb {
+	case ipvsutil.UpdateVirtualServer:
+		verb = "update"
+	case ipvsutil.DeleteVirtualServer:
+		verb = "delete"
+	case ipvsutil.CreateRealServer:
+		kind = "real_server"
+	case ipvsutil.UpdateRealServer:
+		kind, verb = "real_server", "update"
+		if op.Real.Weight == 0 {
+			verb = "drain"
+		}
+	case ipvsutil.DeleteRealServer:
+		kind, verb = "real_server", "delete"
+	}
+	r.count(kind, verb, err)
+}
+
+func (r *Report) fail(err error) {
 	r.Failures++
+	if r.Classes == nil {
+		r.Classes = map[string]int{}
+	}
+	r.Classes[classify(err)]++
 	if len(r.Failed) < maxErrors {
 		r.Failed = append(r.Failed, err)
+	}
+}
+
+func (r *Report) repaired(kind, name string) {
+	if r.Repairs == nil {
+		r.Repairs = map[string]int{}
+	}
+	r.Repairs[kind]++
+	if len(r.Repaired) < maxErrors {
+		r.Repaired = append(r.Repaired, kind+" "+name)
 	}
 }
 
@@ -47,40 +124,58 @@ func (r Report) Err() error {
 	return errors.Join(errs...)
 }
 
-// The time to the next try doubles from the first to the last value.
-const (
-	firstRetry = 100 * time.Millisecond
-	lastRetry  = 60 * time.Second
-)
+// damage is what others did and is not yet put right.
+type damage struct {
+	ledger.Touched
+	// reals are the virtual servers whose real servers were changed.
+	reals map[ipvsutil.Key]struct{}
+}
 
-// retryLater sets the time of the next try, unless it is set.
-func (r *Reconciler) retryLater() {
-	if !r.retryAt.IsZero() {
-		return
+// settle reports the damage that this round has put right.
+func (d *damage) settle(report *Report, work, failed, waiting ledger.Touched) {
+	mend(report, "virtual_server", d.Servers, work.Servers, failed.Servers, waiting.Servers, ipvsutil.Key.String)
+	mend(report, "real_server", d.reals, work.Servers, failed.Servers, waiting.Servers,
+		func(key ipvsutil.Key) string { return "of " + key.String() })
+	mend(report, "member", d.Members, work.Members, failed.Members, waiting.Members, ipsetutil.Member.String)
+	mend(report, "address", d.Bound, work.Bound, failed.Bound, waiting.Bound, netip.Addr.String)
+	mend(report, "route", d.Captured, work.Captured, failed.Captured, waiting.Captured, netip.Addr.String)
+}
+
+func mend[K comparable](report *Report, kind string, damaged, work, failed, waiting map[K]struct{}, name func(K) string) {
+	for key := range damaged {
+		if has(work, key) && !has(failed, key) && !has(waiting, key) {
+			delete(damaged, key)
+			report.repaired(kind, name(key))
+		}
 	}
-	wait := min(firstRetry<<min(r.failures, 10), lastRetry)
-	r.failures++
-	jitter := time.Duration(rand.Int64N(int64(wait)/4 + 1))
-	r.retryAt = time.Now().Add(wait + jitter)
 }
 
 // finish counts what is left and when to come again.
 func (r *Reconciler) finish(report *Report) Report {
-	if report.Failures > 0 {
-		r.retryLater()
-	} else if r.failed.Len() == 0 {
-		r.failures = 0
-	}
-	report.Pending = r.failed.Len() + r.pending.Len()
-	report.Draining = r.drains.len()
-	var next time.Time
-	for _, at := range []time.Time{r.retryAt, r.drains.next()} {
-		if !at.IsZero() && (next.IsZero() || at.Before(next)) {
-			next = at
+	times := &times{}
+	r.failing.next(times)
+	r.drains.next(times)
+	r.refresh.next(times)
+	times.next(r.rules.lookAt)
+	report.Pending = r.failing.len() + r.waiting.Len() + r.pending.Len()
+	for _, retry := range []attempt{r.doubts.retry, r.rules.retry, r.stale.retry} {
+		if retry.failures > 0 {
+			report.Pending++
+			times.next(retry.at)
+			times.since(retry.since)
 		}
 	}
-	if !next.IsZero() {
-		report.RetryIn = max(time.Until(next), time.Millisecond)
+	if r.doubts.any() && r.doubts.retry.failures == 0 || r.pending.Len() > 0 && r.known {
+		times.next(time.Now())
 	}
+	now := time.Now()
+	if !times.oldest.IsZero() {
+		report.Oldest = now.Sub(times.oldest)
+	}
+	if !times.at.IsZero() {
+		report.RetryIn = max(times.at.Sub(now), time.Millisecond)
+	}
+	report.Draining, report.Lingering = r.drains.len(), len(r.lingers.servers)
+	r.settled = r.settled || report.Pending == 0
 	return *report
 }

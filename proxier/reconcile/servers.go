@@ -12,135 +12,159 @@ import (
 	"kube-ipvs-proxy/proxier/ledger"
 )
 
-// changes are the operations of one direction, virtual and real servers apart.
-type changes struct {
-	virtual, real []ipvsutil.Op
-	flows         []ipvsutil.StaleFlow
+// raise returns the operations that create and restore servers, each virtual server
+// followed by its real ones so that it stands empty for no longer than must be.
+func (r *Reconciler) raise(touched map[ipvsutil.Key]struct{}) []ipvsutil.Op {
+	var ops []ipvsutil.Op
+	held := r.held()
+	for _, key := range sortedKeys(touched) {
+		want, wanted := r.wantServer(key)
+		have, there := r.seen.servers[key]
+		switch {
+		case !wanted || has(r.failed.Servers, key):
+			continue
+		case !there && key.Mark != 0 && !r.seen.owns(key):
+			continue // it comes with the entry that bears the mark
+		case !there && held.hasKey(key):
+			r.waiting.Servers = set(r.waiting.Servers, key)
+			continue
+		case !there:
+			ops = append(ops, ipvsutil.Op{Verb: ipvsutil.CreateVirtualServer, Server: want.VirtualServer})
+		case have != want.VirtualServer:
+			ops = append(ops, ipvsutil.Op{Verb: ipvsutil.UpdateVirtualServer, Server: want.VirtualServer})
+		}
+		ops = r.raiseReals(ops, want)
+	}
+	return ops
 }
 
-// compareServers turns the difference between desired and observed servers into
-// operations: up creates and restores, down drains and deletes.
-func (r *Reconciler) compareServers(touched map[ipvsutil.Key]struct{}, held frontends) (up, down changes) {
-	for _, key := range slices.SortedFunc(maps.Keys(touched), ipvsutil.Key.Compare) {
-		want, wanted := r.desired.Server(key)
-		have, there := r.observed.servers[key]
+// raiseReals adds the operations that create the real servers of one server, and
+// give others their weight, also those that came back while they drained.
+func (r *Reconciler) raiseReals(ops []ipvsutil.Op, want ledger.Server) []ipvsutil.Op {
+	key := want.Key
+	r.remember(key, want)
+	have := r.seen.reals[key]
+	for _, real := range want.RealServers {
+		weight, there := have[real.Addr]
+		r.drains.remove(key, real.Addr)
 		switch {
-		case !wanted && there:
-			down.flows = append(down.flows, r.allFlows(key)...)
-			down.virtual = append(down.virtual, ipvsutil.Op{Verb: ipvsutil.DeleteVirtualServer, Server: have})
-		case !wanted:
-		case !there && held.hasKey(key):
-			r.failed.Servers = set(r.failed.Servers, key)
-		default:
-			if !there {
-				up.virtual = append(up.virtual, ipvsutil.Op{Verb: ipvsutil.CreateVirtualServer, Server: want.VirtualServer})
-			} else if have != want.VirtualServer {
-				up.virtual = append(up.virtual, ipvsutil.Op{Verb: ipvsutil.UpdateVirtualServer, Server: want.VirtualServer})
-			}
-			r.compareReals(want, &up, &down)
+		case !there:
+			ops = append(ops, ipvsutil.Op{Verb: ipvsutil.CreateRealServer, Server: want.VirtualServer, Real: real})
+		case weight != real.Weight:
+			ops = append(ops, ipvsutil.Op{Verb: ipvsutil.UpdateRealServer, Server: want.VirtualServer, Real: real})
 		}
 	}
-	return up, down
+	return ops
 }
 
-// compareReals adds the operations of one server's real servers. One that left is
-// drained: weight 0 keeps its connections and takes no new ones. One that comes
-// back while it drains gets its weight again. UDP has no connections to keep: it
-// is deleted at once, and flows to it with it.
-func (r *Reconciler) compareReals(want ledger.Server, up, down *changes) {
+// remember keeps a Service's own drain timeout beyond the Service.
+func (r *Reconciler) remember(key ipvsutil.Key, want ledger.Server) {
+	if want.DrainTimeout != nil {
+		r.timeouts[key] = want.DrainTimeout
+	} else {
+		delete(r.timeouts, key)
+	}
+}
+
+// lower returns the operations that drain and delete.
+func (r *Reconciler) lower(touched map[ipvsutil.Key]struct{}) []ipvsutil.Op {
+	var ops []ipvsutil.Op
+	for _, key := range sortedKeys(touched) {
+		want, wanted := r.wantServer(key)
+		have, there := r.seen.servers[key]
+		switch {
+		case !there:
+		case !wanted:
+			ops = append(ops, ipvsutil.Op{Verb: ipvsutil.DeleteVirtualServer, Server: have})
+		case has(r.failed.Servers, key) && !r.serves(want):
+			// Those that should take over did not come: the old ones stay meanwhile.
+		default:
+			ops = r.lowerReals(ops, want)
+		}
+	}
+	return ops
+}
+
+// serves tells whether the kernel has one at least of the wanted real servers.
+func (r *Reconciler) serves(want ledger.Server) bool {
+	return slices.ContainsFunc(want.RealServers, func(real ipvsutil.RealServer) bool {
+		return r.seen.reals[want.Key][real.Addr] == real.Weight && real.Weight != 0
+	})
+}
+
+func (r *Reconciler) lowerReals(ops []ipvsutil.Op, want ledger.Server) []ipvsutil.Op {
 	key := want.Key
-	have := r.observed.reals[key]
+	have := r.seen.reals[key]
 	wanted := make(map[netip.AddrPort]bool, len(want.RealServers))
 	for _, real := range want.RealServers {
 		wanted[real.Addr] = true
-		weight, there := have[real.Addr]
-		r.drains.remove(key, real.Addr)
-		if there && weight == real.Weight {
+	}
+	for _, addr := range slices.SortedFunc(maps.Keys(have), netip.AddrPort.Compare) {
+		if wanted[addr] {
 			continue
 		}
-		verb := ipvsutil.CreateRealServer
-		if there {
-			verb = ipvsutil.UpdateRealServer
+		op := ipvsutil.Op{
+			Verb: ipvsutil.DeleteRealServer, Server: want.VirtualServer,
+			Real: ipvsutil.RealServer{Addr: addr},
 		}
-		up.real = append(up.real, ipvsutil.Op{Verb: verb, Server: want.VirtualServer, Real: real})
-	}
-	if want.Protocol == ipvsutil.UDP && key.Mark != 0 {
-		r.frontends[key] = want.Frontends
-	}
-	for addr, weight := range have {
-		if !wanted[addr] {
-			r.leave(want, addr, weight, down)
+		if r.mayDrain(want, addr) {
+			r.drains.add(key, addr, r.config.DrainCheck)
+			if have[addr] == 0 {
+				continue
+			}
+			op.Verb = ipvsutil.UpdateRealServer
 		}
+		ops = append(ops, op)
 	}
+	return ops
 }
 
-// leave drains or deletes one real server of a server that stays.
-func (r *Reconciler) leave(want ledger.Server, addr netip.AddrPort, weight uint32, down *changes) {
-	key := want.Key
-	op := ipvsutil.Op{
-		Verb: ipvsutil.DeleteRealServer, Server: want.VirtualServer,
-		Real: ipvsutil.RealServer{Addr: addr},
+// mayDrain: a real server that left keeps its connections at weight 0 and takes no
+// new ones. UDP and SCTP flows never end by themselves, so that they keep only one
+// that still serves; the others are deleted at once, and the flows to them.
+func (r *Reconciler) mayDrain(want ledger.Server, addr netip.AddrPort) bool {
+	if r.drainTimeout(want.DrainTimeout) == 0 {
+		return false
 	}
-	if want.Protocol == ipvsutil.TCP && r.config.DrainTimeout != 0 {
-		r.drains.add(key, addr, r.config)
-		if weight == 0 {
-			return
-		}
-		op.Verb = ipvsutil.UpdateRealServer
+	if want.Protocol == ipvsutil.TCP {
+		return true
 	}
-	down.real = append(down.real, op)
-	if want.Protocol != ipvsutil.UDP {
+	_, serves := slices.BinarySearchFunc(want.Serving, addr, netip.AddrPort.Compare)
+	return serves
+}
+
+// do performs ops and updates the picture by those that succeeded.
+func (r *Reconciler) do(ctx context.Context, report *Report, ops []ipvsutil.Op) {
+	if len(ops) == 0 {
 		return
 	}
-	if key.Mark == 0 {
-		down.flows = append(down.flows, ipvsutil.StaleFlow{Frontend: key, Real: addr})
-	}
-	for _, frontend := range want.Frontends {
-		down.flows = append(down.flows, ipvsutil.StaleFlow{Frontend: frontend, Real: addr})
-	}
-}
-
-// allFlows are all UDP flows through a server that goes.
-func (r *Reconciler) allFlows(key ipvsutil.Key) []ipvsutil.StaleFlow {
-	if key.Protocol == ipvsutil.UDP {
-		return []ipvsutil.StaleFlow{{Frontend: key}}
-	}
-	var flows []ipvsutil.StaleFlow
-	for _, frontend := range r.frontends[key] {
-		for addr := range r.observed.reals[key] {
-			flows = append(flows, ipvsutil.StaleFlow{Frontend: frontend, Real: addr})
-		}
-	}
-	return flows
-}
-
-// do performs ops, updates the picture by those that succeeded and returns the
-// keys of the others, which stay pending.
-func (r *Reconciler) do(ctx context.Context, report *Report, ops []ipvsutil.Op) map[ipvsutil.Key]bool {
-	if len(ops) == 0 {
-		return nil
-	}
-	report.Ops += len(ops)
 	errs := r.doors.IPVS.Do(ctx, ops)
-	failed := map[ipvsutil.Key]bool{}
+	lost := map[ipvsutil.Key]bool{} // virtual servers that could not be created
 	for i, op := range ops {
 		var err error
 		if errs != nil {
 			err = errs[i]
 		}
-		if isDelete(op.Verb) && errors.Is(err, fs.ErrNotExist) {
-			err = nil
-		}
-		if err != nil {
-			report.fail(err)
-			r.fail(err)
-			failed[op.Server.Key] = true
-			r.failed.Servers = set(r.failed.Servers, op.Server.Key)
+		key := op.Server.Key
+		if lost[key] {
 			continue
 		}
-		r.done(op)
+		if isDelete(op.Verb) && errors.Is(err, fs.ErrNotExist) {
+			// Gone already, which somebody else has done, and maybe more.
+			r.doubts.server(key, true)
+			err = nil
+		}
+		report.countOp(op, err)
+		if err == nil {
+			r.done(op)
+			continue
+		}
+		lost[key] = op.Verb == ipvsutil.CreateVirtualServer
+		r.failed.Servers = set(r.failed.Servers, key)
+		if outside, doubtful := doubt(err); doubtful {
+			r.doubts.server(key, outside)
+		}
 	}
-	return failed
 }
 
 func isDelete(v ipvsutil.Verb) bool {
@@ -151,28 +175,33 @@ func isDelete(v ipvsutil.Verb) bool {
 func (r *Reconciler) done(op ipvsutil.Op) {
 	key := op.Server.Key
 	switch op.Verb {
-	case ipvsutil.CreateVirtualServer, ipvsutil.UpdateVirtualServer:
-		r.observed.servers[key] = op.Server
-	case ipvsutil.DeleteVirtualServer:
-		delete(r.observed.servers, key)
-		delete(r.observed.reals, key)
-		delete(r.drains, key)
-		delete(r.frontends, key)
-	case ipvsutil.CreateRealServer, ipvsutil.UpdateRealServer:
-		if r.observed.reals[key] == nil {
-			r.observed.reals[key] = map[netip.AddrPort]uint32{}
+	case ipvsutil.CreateVirtualServer:
+		r.seen.servers[key] = op.Server
+		if r.settled && key.Mark == 0 {
+			// Flows that began before lead past the server.
+			r.leftFlows(key, ipvsutil.RealServer{})
 		}
-		r.observed.reals[key][op.Real.Addr] = op.Real.Weight
+	case ipvsutil.UpdateVirtualServer:
+		r.seen.servers[key] = op.Server
+	case ipvsutil.DeleteVirtualServer:
+		r.leftFlows(key, ipvsutil.RealServer{})
+		r.forgetServer(key)
+	case ipvsutil.CreateRealServer, ipvsutil.UpdateRealServer:
+		r.seen.putReal(key, op.Real)
 	case ipvsutil.DeleteRealServer:
-		delete(r.observed.reals[key], op.Real.Addr)
+		r.leftFlows(key, op.Real)
+		delete(r.seen.reals[key], op.Real.Addr)
 		r.drains.remove(key, op.Real.Addr)
 	}
 }
 
-// without leaves out the operations on servers that are missing.
-func without(ops []ipvsutil.Op, missing map[ipvsutil.Key]bool) []ipvsutil.Op {
-	if len(missing) == 0 {
-		return ops
-	}
-	return slices.DeleteFunc(ops, func(op ipvsutil.Op) bool { return missing[op.Server.Key] })
+// forgetServer drops all that is known of a server that is gone.
+func (r *Reconciler) forgetServer(key ipvsutil.Key) {
+	r.seen.dropServer(key)
+	delete(r.drains, key)
+	delete(r.timeouts, key)
+}
+
+func sortedKeys(keys map[ipvsutil.Key]struct{}) []ipvsutil.Key {
+	return slices.SortedFunc(maps.Keys(keys), ipvsutil.Key.Compare)
 }

@@ -1,0 +1,134 @@
+package reconcile
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"kube-ipvs-proxy/ipvsutil"
+)
+
+// The periods when the configuration has none.
+const (
+	defaultSync    = 30 * time.Second
+	defaultRefresh = 10 * time.Minute
+)
+
+// spreadEvery is the least time between two readings of the spread refresh.
+const spreadEvery = time.Second
+
+// refresh finds what others changed: cheap listings each SyncPeriod, and one after
+// another all that takes a request of its own, so that each is read once in a
+// RefreshPeriod and the load is even.
+type refresh struct {
+	sync, full time.Duration
+	listAt     time.Time
+	spreadAt   time.Time
+	rulesAt    time.Time
+	// servers and sets are those not yet read in this period.
+	servers []ipvsutil.Key
+	sets    []string
+	// every is the time between two readings, each of count items.
+	every time.Duration
+	count int
+}
+
+func newRefresh(config Config) refresh {
+	period := func(configured, standard time.Duration) time.Duration {
+		if configured == 0 {
+			return standard
+		}
+		return max(configured, 0)
+	}
+	return refresh{
+		sync: period(config.SyncPeriod, defaultSync), full: period(config.RefreshPeriod, defaultRefresh),
+	}
+}
+
+// start begins the periods after the first complete reading.
+func (f *refresh) start(now time.Time) {
+	if f.sync > 0 {
+		f.listAt = now.Add(f.sync)
+	}
+	if f.full > 0 {
+		f.rulesAt = now.Add(f.full)
+		f.spreadAt = now.Add(spreadEvery)
+	}
+}
+
+func (f *refresh) next(times *times) {
+	times.next(f.listAt)
+	times.next(f.spreadAt)
+	times.next(f.rulesAt)
+}
+
+// look does what is due. A round that has something to bring to the kernel puts it
+// off, but for no longer than a period.
+func (r *Reconciler) look(ctx context.Context, report *Report, busy bool) {
+	f := &r.refresh
+	now := time.Now()
+	late := func(at time.Time, by time.Duration) bool { return !at.IsZero() && !now.Before(at.Add(by)) }
+	patience := time.Duration(0)
+	if busy {
+		patience = f.sync
+	}
+	if late(f.rulesAt, patience) {
+		f.rulesAt = now.Add(f.full)
+		r.rules.wanted = true
+	}
+	if late(f.listAt, patience) {
+		f.listAt = now.Add(f.sync)
+		r.readSets(ctx, report, false, nil)
+		r.readAddresses(ctx, report, true)
+		r.readServers(ctx, report, false, nil)
+	}
+	if late(f.spreadAt, patience) {
+		r.readSome(ctx, report, now)
+	}
+}
+
+// readSome reads the next few of all that is read one by one.
+func (r *Reconciler) readSome(ctx context.Context, report *Report, now time.Time) {
+	f := &r.refresh
+	if len(f.servers)+len(f.sets) == 0 {
+		r.refill()
+	}
+	for range f.count {
+		switch {
+		case len(f.sets) > 0:
+			r.readSet(ctx, report, f.sets[0], true)
+			f.sets = f.sets[1:]
+		case len(f.servers) > 0:
+			if key := f.servers[0]; hasServer(&r.seen, key) {
+				r.readReals(ctx, report, key, true)
+			}
+			f.servers = f.servers[1:]
+		}
+	}
+	f.spreadAt = now.Add(f.every)
+}
+
+// refill begins a new period: all sets with members and all servers, in one order,
+// so that the one read longest ago is next.
+func (r *Reconciler) refill() {
+	f := &r.refresh
+	f.sets, f.servers = nil, nil
+	for name, members := range r.seen.members {
+		if len(members) > 0 {
+			f.sets = append(f.sets, name)
+		}
+	}
+	for key := range r.seen.servers {
+		f.servers = append(f.servers, key)
+	}
+	slices.Sort(f.sets)
+	slices.SortFunc(f.servers, ipvsutil.Key.Compare)
+	n := max(len(f.sets)+len(f.servers), 1)
+	f.every = max(f.full/time.Duration(n), spreadEvery)
+	f.count = int((time.Duration(n)*f.every + f.full - 1) / f.full)
+}
+
+func hasServer(p *picture, key ipvsutil.Key) bool {
+	_, ok := p.servers[key]
+	return ok
+}

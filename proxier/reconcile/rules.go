@@ -1,0 +1,75 @@
+package reconcile
+
+import (
+	"context"
+	"time"
+)
+
+// rules is what is known of the static rules.
+type rules struct {
+	// wanted: they must be looked at; done: they were once complete.
+	wanted, done bool
+	retry        attempt
+	// told: somebody changed rules; the next look is at lookAt.
+	lookAt time.Time
+	looked time.Time // last look that somebody's change led to
+	wait   time.Duration
+}
+
+// The least time from one look at the rules to the next, when others change rules
+// again and again: it doubles from the first to the last value.
+const (
+	settleRules  = 50 * time.Millisecond
+	firstLook    = time.Second
+	lastLook     = 10 * time.Second
+	quietToReset = 20 * time.Second
+)
+
+// RulesChanged has the rules looked at soon: somebody changed rules, which may be
+// ours. The first look is at once, those after it wait, so that a host whose rules
+// change all the time costs little.
+func (r *Reconciler) RulesChanged() {
+	now := time.Now()
+	if !r.rules.lookAt.IsZero() {
+		return
+	}
+	if now.Sub(r.rules.looked) > quietToReset {
+		r.rules.wait = 0
+	}
+	r.rules.lookAt = now.Add(settleRules)
+	if next := r.rules.looked.Add(r.rules.wait); next.After(r.rules.lookAt) {
+		r.rules.lookAt = next
+	}
+}
+
+// due turns what was told into a look.
+func (l *rules) due(now time.Time) {
+	if l.lookAt.IsZero() || now.Before(l.lookAt) {
+		return
+	}
+	l.wanted, l.looked, l.lookAt = true, now, time.Time{}
+	l.wait = min(max(2*l.wait, firstLook), lastLook)
+}
+
+// ensureRules reports whether servers may be created: the rules are complete, or
+// were once (then a failure to look again does not stop the traffic's changes).
+func (r *Reconciler) ensureRules(ctx context.Context, report *Report) bool {
+	now := time.Now()
+	r.rules.due(now)
+	if !r.rules.wanted || r.rules.retry.failures > 0 && !r.rules.retry.due(now) {
+		return r.rules.done
+	}
+	changed, err := r.doors.Rules.Ensure(ctx)
+	if err != nil || changed {
+		report.count("rules", "ensure", err)
+	}
+	if err != nil {
+		r.rules.retry = r.rules.retry.failed(now)
+		return r.rules.done
+	}
+	if changed && r.rules.done {
+		report.repaired("rules", "static rules")
+	}
+	r.rules.wanted, r.rules.done, r.rules.retry = false, true, attempt{}
+	return true
+}
