@@ -37,6 +37,14 @@ func (a *agent) close() {
 
 // build opens the doors into the kernel, the source and the host, and wires the loop.
 func build(ctx context.Context, options config.Options, log *slog.Logger) (*agent, error) {
+	return buildOn(ctx, options, log, (*agent).doors)
+}
+
+// openDoors opens the ways into the kernel, and notes what has to be closed.
+type openDoors func(a *agent, ctx context.Context, options config.Options, marks netfilter.Marks) (reconcile.Doors, error)
+
+// buildOn is build with other doors than those that write.
+func buildOn(ctx context.Context, options config.Options, log *slog.Logger, open openDoors) (*agent, error) {
 	a := &agent{}
 	marks, err := netfilter.NewMarks(int(options.MasqueradeBit))
 	if err != nil {
@@ -46,7 +54,7 @@ func build(ctx context.Context, options config.Options, log *slog.Logger) (*agen
 	if err != nil {
 		return nil, exitError{2, err}
 	}
-	doors, err := a.doors(ctx, options, marks)
+	doors, err := open(a, ctx, options, marks)
 	if err != nil {
 		a.close()
 		return nil, err
