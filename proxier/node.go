@@ -23,6 +23,7 @@ func (p *Proxier) refreshNode(ctx context.Context, dirty *watch.Dirty) error {
 	node := plan.Node{Name: p.config.NodeName, Addrs: addrs}
 	if known {
 		node.Zone, node.IPs = info.Zone, onePerFamily(info.IPs)
+		p.followPodCIDRs(info.PodCIDRs)
 	}
 	node.NodePortAddrs = p.nodePorts(addrs, node.IPs)
 	if !sameNode(p.node, node) {
@@ -30,6 +31,17 @@ func (p *Proxier) refreshNode(ctx context.Context, dirty *watch.Dirty) error {
 		dirty.All = true
 	}
 	return err
+}
+
+// followPodCIDRs tells that the Node has other pod networks than before, and has the
+// rules made anew. A Node that lost them is about to get new ones.
+func (p *Proxier) followPodCIDRs(now []netip.Prefix) {
+	if p.config.PodCIDRs == nil || len(now) == 0 || slices.Equal(p.podCIDRs, now) {
+		return
+	}
+	p.podCIDRs = now
+	p.config.PodCIDRs(now)
+	p.kernel.RulesChanged()
 }
 
 // onePerFamily keeps the first address of each family.

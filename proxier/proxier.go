@@ -57,6 +57,11 @@ type Config struct {
 	// firewall mark; zero bits turn the short circuit off.
 	MarkShift, MarkBits uint8
 	Reconcile           reconcile.Config
+	// Events tells the users of the cluster what cannot be served; nil: nobody.
+	Events watch.Eventer
+	// PodCIDRs is called, by the loop, when the Node has other pod networks than
+	// before; the rules are made anew after it. It may be nil.
+	PodCIDRs func([]netip.Prefix)
 }
 
 // Proxier is the loop. Build it with New, run it with Run or Once.
@@ -74,6 +79,7 @@ type Proxier struct {
 	planned  bool
 	problems problems
 	revision string
+	podCIDRs []netip.Prefix
 }
 
 // New wires the loop. Doors carry its writes to the kernel.
@@ -83,7 +89,7 @@ func New(config Config, source Source, host Host, nodePorts NodePorts, doors rec
 		config: config, source: source, host: host, nodePorts: nodePorts,
 		sets: doors.Sets, ledger: desired,
 		kernel: reconcile.New(doors, desired, config.Reconcile),
-		log:    log, problems: newProblems(log),
+		log:    log, problems: newProblems(log, config.Events),
 	}
 }
 

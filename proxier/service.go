@@ -7,6 +7,7 @@ import (
 
 	"kube-ipvs-proxy/proxier/ledger"
 	"kube-ipvs-proxy/proxier/plan"
+	"kube-ipvs-proxy/proxier/watch"
 )
 
 // plan plans one Service and records its claims. A panic costs this Service its
@@ -33,19 +34,23 @@ func (p *Proxier) plan(name plan.ServiceName) (touched ledger.Touched) {
 // problems says each problem once: when it appears, or appears again.
 type problems struct {
 	log       *slog.Logger
+	events    watch.Eventer
 	known     map[plan.ServiceName][]plan.Problem
 	contested []ledger.Conflict
 }
 
-func newProblems(log *slog.Logger) problems {
-	return problems{log: log, known: map[plan.ServiceName][]plan.Problem{}}
+func newProblems(log *slog.Logger, events watch.Eventer) problems {
+	if events == nil {
+		events = watch.NoEvents{}
+	}
+	return problems{log: log, events: events, known: map[plan.ServiceName][]plan.Problem{}}
 }
 
 func (p *problems) replace(name plan.ServiceName, now []plan.Problem) {
 	before := p.known[name]
 	for _, problem := range now {
 		if !slices.Contains(before, problem) {
-			p.log.Warn("cannot serve", "service", name.String(), "part", problem.Part, "reason", problem.Reason)
+			p.tell(name, problem.Part, problem.Reason)
 		}
 	}
 	if len(now) == 0 {
@@ -62,11 +67,16 @@ func (p *problems) conflicts(now []ledger.Conflict) {
 			continue
 		}
 		for _, loser := range c.Losers {
-			p.log.Warn("cannot serve", "service", loser.String(), "part", c.Key.String(),
-				"reason", "the older Service "+c.Winner.String()+" has this address and port")
+			p.tell(loser, c.Key.String(), "the older Service "+c.Winner.String()+" has this address and port")
 		}
 	}
 	p.contested = now
+}
+
+// tell says it to the operator of the node and to the users of the cluster.
+func (p *problems) tell(name plan.ServiceName, part, reason string) {
+	p.log.Warn("cannot serve", "service", name.String(), "part", part, "reason", reason)
+	p.events.Service(name, watch.Warning, "CannotServe", "ProgramService", part+": "+reason)
 }
 
 func equalConflicts(a, b ledger.Conflict) bool {

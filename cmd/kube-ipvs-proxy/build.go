@@ -17,7 +17,6 @@ import (
 	"kube-ipvs-proxy/proxier/netfilter"
 	"kube-ipvs-proxy/proxier/plan"
 	"kube-ipvs-proxy/proxier/reconcile"
-	"kube-ipvs-proxy/proxier/watch"
 )
 
 // drainCheck is the time between two looks at a real server that drains.
@@ -26,6 +25,7 @@ const drainCheck = 2 * time.Second
 // agent is the loop with all that must be closed after it.
 type agent struct {
 	proxier *proxier.Proxier
+	source  *source
 	closers []func() error
 }
 
@@ -54,6 +54,14 @@ func buildOn(ctx context.Context, options config.Options, log *slog.Logger, open
 	if err != nil {
 		return nil, exitError{2, err}
 	}
+	if a.source, err = openSource(ctx, options, log); err != nil {
+		return nil, err
+	}
+	if options.LocalMode == config.NodeCIDR {
+		if options.ClusterCIDRs, err = a.source.waitPodCIDRs(ctx); err != nil {
+			return nil, err
+		}
+	}
 	doors, err := open(a, ctx, options, marks)
 	if err != nil {
 		a.close()
@@ -64,25 +72,35 @@ func buildOn(ctx context.Context, options config.Options, log *slog.Logger, open
 		a.close()
 		return nil, err
 	}
-	source, err := watch.NewManifests(ctx, options.Manifests, options.NodeName, func(p watch.Problem) {
-		log.Warn("manifest", "problem", p.String())
-	})
-	if err != nil {
-		a.close()
-		return nil, err
-	}
 	a.proxier = proxier.New(proxier.Config{
 		NodeName:      options.NodeName,
 		Plan:          plan.Config{Scheduler: options.Scheduler, BindExternal: options.BindExternal},
 		MinSyncPeriod: options.MinSyncPeriod,
 		MarkBits:      uint8(bits.OnesCount32(marks.Index)),
 		Reconcile:     reconcile.Config{DrainTimeout: options.DrainTimeout, DrainCheck: drainCheck},
-	}, source, node, func(addrs, nodeIPs []netip.Addr) []netip.Addr {
+		Events:        a.source.events,
+		PodCIDRs:      followPodCIDRs(options, marks, doors.Rules, log),
+	}, a.source, node, func(addrs, nodeIPs []netip.Addr) []netip.Addr {
 		picked := host.NodePortAddresses(addrs, withBindAddress(nodeIPs, options.BindAddress), nodePorts)
 		// IPVS serves no loopback address: its packets never leave the host.
 		return slices.DeleteFunc(picked, netip.Addr.IsLoopback)
 	}, doors, log)
 	return a, nil
+}
+
+// followPodCIDRs returns what makes the rules know the Node's pod networks, nil when
+// they do not depend on them.
+func followPodCIDRs(options config.Options, marks netfilter.Marks, rules reconcile.Rules, log *slog.Logger) func([]netip.Prefix) {
+	r, ok := rules.(*netfilter.Rules)
+	if !ok || options.LocalMode != config.NodeCIDR {
+		return nil
+	}
+	return func(cidrs []netip.Prefix) {
+		options.ClusterCIDRs = cidrs
+		if err := r.SetFlags(flags(options, marks)); err != nil {
+			log.Error("the Node's pod networks", "podCIDRs", cidrs, "err", err)
+		}
+	}
 }
 
 // withBindAddress puts the configured primary address of the node, if there is one,

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -24,8 +25,8 @@ func listCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "Show the virtual and real servers of this node, with the Services that own them",
-		Long: "list reads the kernel, as ipvsadm -Ln does, and names the Services from the manifests.\n" +
-			"Without --manifests it shows addresses only.",
+		Long: "list reads the kernel, as ipvsadm -Ln does, and names the Services from the API server\n" +
+			"or the manifests. Without --kubeconfig, --master or --manifests it shows addresses only.",
 		Example: "  kube-ipvs-proxy list --manifests /etc/services\n" +
 			"  kube-ipvs-proxy list -o json",
 		Args: cobra.NoArgs,
@@ -39,6 +40,8 @@ func listCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&raw.Manifests, "manifests", "", "`folder` of manifests that names the Services")
+	f.StringVar(&raw.ClientConnection.Kubeconfig, "kubeconfig", "", "`file` that says how to reach the API server, which names the Services")
+	f.StringVar(&raw.Master, "master", "", "`URL` of the API server; wins over the kubeconfig")
 	f.StringVar(&raw.HostnameOverride, "hostname-override", "", "`name` of this node (default: the host's name)")
 	f.StringVarP(&output, "output", "o", output, "table, wide or json")
 	return cmd
@@ -89,23 +92,30 @@ func listRows(ctx context.Context, raw config.Raw) ([]row, error) {
 	return rows, nil
 }
 
-// desiredOf plans all Services of the manifests, or nothing when there is no folder.
+// sourceWait is how long a command waits for the API server.
+const sourceWait = time.Minute
+
+// desiredOf plans all Services of the source, or nothing when none is named.
 func desiredOf(ctx context.Context, raw config.Raw) (*ledger.Ledger, error) {
-	if raw.Manifests == "" {
+	if raw.Manifests == "" && raw.ClientConnection.Kubeconfig == "" && raw.Master == "" {
 		return ledger.New(0, 0), nil
 	}
 	options, err := raw.Validate()
 	if err != nil {
 		return nil, exitError{2, err}
 	}
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithTimeoutCause(ctx, sourceWait, fmt.Errorf("the Services could not be read within %v", sourceWait))
 	defer cancel()
 	agent, err := build(ctx, options, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, err
 	}
 	defer agent.close()
-	return agent.proxier.Plan(ctx)
+	desired, err := agent.proxier.Plan(ctx)
+	if err != nil && ctx.Err() != nil {
+		err = agent.source.explain(context.Cause(ctx))
+	}
+	return desired, err
 }
 
 func rowOf(s ipvsutil.VirtualServer, reals []ipvsutil.RealServerState, desired *ledger.Ledger) row {

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"kube-ipvs-proxy/proxier/config"
+	"kube-ipvs-proxy/proxier/watch"
 )
 
 func runCommand() *cobra.Command {
@@ -65,10 +66,13 @@ func writeConfig(resolved config.Raw) error {
 	return nil
 }
 
+// startAction is the action of Events about the start, as in kube-proxy.
+const startAction = "StartKubeProxy"
+
 // run builds the agent and lets it work until the context ends.
 func run(ctx context.Context, options config.Options, log *slog.Logger) error {
-	if options.Manifests == "" {
-		return exitError{2, errors.New(`manifests (--manifests) "": a folder of manifests is needed`)}
+	if _, err := connect(options); err != nil {
+		return err
 	}
 	if err := prepare(ctx, options, log); err != nil {
 		return err
@@ -86,6 +90,12 @@ func run(ctx context.Context, options config.Options, log *slog.Logger) error {
 		}
 		fmt.Printf("kernel equals the plan (%d operations)\n", ops)
 		return nil
+	}
+	go agent.source.tell(ctx)
+	agent.source.events.Node(watch.Normal, "Starting", startAction, "")
+	if options.WrongMode != "" {
+		agent.source.events.Node(watch.Warning, "ModeIgnored", startAction,
+			fmt.Sprintf("mode %q is configured; this proxy serves Services by IPVS", options.WrongMode))
 	}
 	err = agent.proxier.Run(ctx)
 	if cause := context.Cause(ctx); errors.As(cause, new(exitError)) {

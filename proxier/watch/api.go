@@ -98,14 +98,13 @@ func (a *API) add(k kind, f *feed) {
 	a.stores = append(a.stores, &store{api: a, kind: k, feed: f, objects: make(map[objectKey]*object)})
 }
 
-// reflect reads one resource until ctx ends. The waits between attempts stay short
-// enough that an API server that is back is found soon.
+// reflect reads one resource until ctx ends.
 func (a *API) reflect(ctx context.Context, s *store) {
 	logger := logr.Discard()
 	requests := &cache.ListWatch{ListWithContextFunc: s.feed.listOnce, WatchFuncWithContext: s.feed.open}
 	r := cache.NewReflectorWithOptions(requests, nil, s, cache.ReflectorOptions{
 		Name: s.feed.resource, TypeDescription: s.kind.String(), Logger: &logger,
-		Backoff: &wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 10, Cap: 10 * time.Second},
+		Backoff: &wait.Backoff{Duration: s.feed.times.retry, Cap: s.feed.times.maxRetry, Factor: 2, Jitter: 0.5, Steps: 20},
 	})
 	r.RunWithContext(ctx)
 }

@@ -46,11 +46,17 @@ type apiTimes struct {
 	steady time.Duration
 	// node is how long the first read waits for the Node.
 	node time.Duration
+	// retry is the first wait after a failure, which doubles up to maxRetry; half as
+	// much is added at random. An API server that is back shall be found soon.
+	retry, maxRetry time.Duration
 }
 
 // defaultTimes are those for an API server over TLS.
 func defaultTimes() apiTimes {
-	return apiTimes{silence: 3 * time.Minute, begin: 10 * time.Second, list: 2 * time.Minute, steady: 10 * time.Second, node: 30 * time.Second}
+	return apiTimes{
+		silence: 3 * time.Minute, begin: 10 * time.Second, list: 2 * time.Minute, steady: 10 * time.Second,
+		node: 30 * time.Second, retry: 500 * time.Millisecond, maxRetry: 10 * time.Second,
+	}
 }
 
 // silencePlain is the silence that a connection without pings may have.
@@ -83,14 +89,14 @@ type feed struct {
 
 // listOnce answers a reflector's list.
 func (f *feed) listOnce(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, f.times.list, fmt.Errorf("no complete answer within %v", f.times.list))
+	ctx, cancel := context.WithTimeoutCause(ctx, f.times.list, answerError(fmt.Sprintf("no complete answer within %v", f.times.list)))
 	defer cancel()
 	o.LabelSelector, o.FieldSelector = f.label, f.field
 	list, err := f.client.Get().Resource(f.resource).VersionedParams(&o, metav1.ParameterCodec).Do(ctx).Get()
 	if err == nil {
 		err = f.check(list)
-	} else if cause := context.Cause(ctx); ctx.Err() != nil {
-		err = cause
+	} else if ctx.Err() != nil {
+		err = context.Cause(ctx)
 	}
 	if err != nil {
 		f.failed(ctx, err)
@@ -103,14 +109,14 @@ func (f *feed) listOnce(ctx context.Context, o metav1.ListOptions) (runtime.Obje
 // check refuses a list that no API server gives: what is missing in a list is gone.
 func (f *feed) check(list runtime.Object) error {
 	if reflect.TypeOf(list) != reflect.TypeOf(f.list) {
-		return fmt.Errorf("the answer is a %T, not a %T", list, f.list)
+		return answerError(fmt.Sprintf("the answer is a %T, not a %T", list, f.list))
 	}
 	m, err := meta.ListAccessor(list)
 	if err != nil {
-		return fmt.Errorf("the answer is no list: %w", err)
+		return answerError("the answer is no list: " + err.Error())
 	}
 	if m.GetResourceVersion() == "" {
-		return fmt.Errorf("the answer has no resourceVersion, so it is no list of an API server")
+		return answerError("the answer has no resourceVersion, so it is no list of an API server")
 	}
 	return nil
 }
@@ -141,12 +147,12 @@ func (f *feed) failed(ctx context.Context, err error) {
 	if ctx.Err() != nil && context.Cause(ctx) == context.Canceled || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
 		return // the end, or a state that is too old, which a reflector handles
 	}
+	f.note(func(r *ResourceState) { r.Failures++ })
 	f.trouble(reasonOf(err))
 }
 
 func (f *feed) trouble(reason string) {
 	f.mu.Lock()
-	f.state.Failures++
 	f.state.Problem = reason
 	key := digits.ReplaceAllString(reason, "#")
 	again := f.told[key] || len(f.told) >= maxProblems
@@ -189,9 +195,14 @@ func (f *feed) ended(lived time.Duration) {
 	}
 	f.mu.Lock()
 	f.short++
-	often := f.short >= maxShort
+	if f.short < maxShort {
+		f.mu.Unlock()
+		return
+	}
+	known := f.state.Problem != "" // and this may be how it shows
+	f.state.Failures++
 	f.mu.Unlock()
-	if often {
+	if !known {
 		f.trouble("each watch ends seconds after it began")
 	}
 }

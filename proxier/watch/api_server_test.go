@@ -47,6 +47,8 @@ type apiServer struct {
 	accept       map[string]bool
 	events       []*eventsv1.Event
 	patches      []string
+
+	closeConnections func()
 }
 
 // change is an entry of the history.
@@ -73,6 +75,7 @@ func newAPIServer(t testing.TB) *apiServer {
 // start serves without TLS until the test ends.
 func (s *apiServer) start() *httptest.Server {
 	server := httptest.NewServer(s)
+	s.closeConnections = server.CloseClientConnections
 	s.t.Cleanup(func() {
 		server.CloseClientConnections()
 		server.Close()

@@ -141,8 +141,21 @@ func reasonOf(err error) string {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err
 	}
-	if apierrors.IsUnauthorized(err) {
+	status, spoken := errors.AsType[*apierrors.StatusError](err)
+	_, unheard := errors.AsType[serverError](err)
+	_, doubt := errors.AsType[answerError](err)
+	switch {
+	case apierrors.IsUnauthorized(err):
 		return fmt.Sprintf("%v: the credentials are not accepted", err)
+	case spoken && status.ErrStatus.Code == http.StatusForbidden:
+		return clip(err.Error()) + ": the role does not allow it"
+	case spoken || unheard || doubt:
+		return clip(err.Error())
 	}
-	return clip(err.Error())
+	return "the answer is not understood: " + clip(err.Error())
 }
+
+// answerError says what is wrong with an answer that was understood.
+type answerError string
+
+func (e answerError) Error() string { return string(e) }

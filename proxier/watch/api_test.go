@@ -33,7 +33,10 @@ type world struct {
 
 // quick are times for tests: what waits in earnest is short, what guards is long.
 func quick() apiTimes {
-	return apiTimes{silence: time.Minute, begin: time.Minute, list: time.Minute, steady: 50 * time.Millisecond, node: time.Minute}
+	return apiTimes{
+		silence: time.Minute, begin: time.Minute, list: time.Minute, steady: 50 * time.Millisecond,
+		node: time.Minute, retry: 20 * time.Millisecond, maxRetry: 200 * time.Millisecond,
+	}
 }
 
 func newWorld(t *testing.T) *world {

@@ -55,8 +55,8 @@ type EventsConfig struct {
 	// UID finds the UID of a Service, so that "kubectl describe" shows its Events; it
 	// may be nil or return the empty string.
 	UID func(plan.ServiceName) string
-	// OnProblem is called, from a goroutine of its own, when an Event could not be
-	// written: once for each reason. It may be nil.
+	// OnProblem is called by Run when an Event could not be written: once for each
+	// reason. It may be nil.
 	OnProblem func(Problem)
 }
 
@@ -106,11 +106,9 @@ type eventSink interface {
 	patch(ctx context.Context, namespace, name string, patch []byte) error
 }
 
-// NewEvents begins to write what it is told, until ctx ends.
-func NewEvents(ctx context.Context, client *Client, config EventsConfig) *Events {
-	e := newEvents(clientSink{client}, config)
-	go e.run(ctx)
-	return e
+// NewEvents makes a teller of Events. What it is told waits until Run.
+func NewEvents(client *Client, config EventsConfig) *Events {
+	return newEvents(clientSink{client}, config)
 }
 
 func newEvents(sink eventSink, config EventsConfig) *Events {
@@ -150,7 +148,8 @@ func (e *Events) tell(one event) {
 	}
 }
 
-func (e *Events) run(ctx context.Context) {
+// Run writes what is told until ctx ends.
+func (e *Events) Run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
