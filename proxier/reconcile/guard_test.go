@@ -99,7 +99,7 @@ func (g *guard) op(op ipvsutil.Op) {
 			g.bad("%v: it is desired", op)
 		}
 		addr := key.Addr.Addr()
-		if !g.world.ledger.Bound(addr) && g.bound[addr] && !g.world.anyFailed() {
+		if !g.world.wantBound(addr) && g.bound[addr] && !g.world.anyFailed() {
 			g.bad("%v: its address is still bound", op)
 		}
 	case ipvsutil.DeleteRealServer:

@@ -179,10 +179,10 @@ func parted[K comparable](keys, wanted map[K]struct{}) (both, all map[K]struct{}
 // everything waits.
 func (r *Reconciler) build(ctx context.Context, report *Report, work ledger.Touched) bool {
 	there := r.there(work)
-	r.deleteEarly(ctx, report, work.Members)
 	r.addMembers(ctx, report, work.Members, func(m ipsetutil.Member) bool {
 		return !isException(m) || !there.hasMember(m)
 	})
+	r.deleteEarly(ctx, report, work.Members)
 	if !r.ensureRules(ctx, report) {
 		r.waiting.Merge(work)
 		return false

@@ -124,8 +124,8 @@ func (r *Reconciler) refill() {
 	slices.Sort(f.sets)
 	slices.SortFunc(f.servers, ipvsutil.Key.Compare)
 	n := max(len(f.sets)+len(f.servers), 1)
-	f.every = max(f.full/time.Duration(n), spreadEvery)
-	f.count = int((time.Duration(n)*f.every + f.full - 1) / f.full)
+	f.count = int((time.Duration(n)*spreadEvery + f.full - 1) / f.full)
+	f.every = f.full * time.Duration(f.count) / time.Duration(n)
 }
 
 func hasServer(p *picture, key ipvsutil.Key) bool {
