@@ -198,9 +198,9 @@ func TestRemoveKeepsChainsThatOthersUse(t *testing.T) {
 	})
 }
 
-// iptablesMode is what kube-proxy's iptables mode leaves of a Service without
+// iptablesModeRules is what kube-proxy's iptables mode leaves of a Service without
 // endpoints and of one with.
-const iptablesMode = `*nat
+const iptablesModeRules = `*nat
 :KUBE-SERVICES - [0:0]
 :KUBE-NODEPORTS - [0:0]
 :KUBE-SVC-ABC - [0:0]
@@ -228,7 +228,7 @@ func TestStatement105LeftoversOfKubeProxyGo(t *testing.T) {
 	eachBackend(t, func(t *testing.T, h *host) {
 		want := h.ensuredFresh()
 		for _, ipv6 := range []bool{false, true} {
-			h.restore(ipv6, iptablesMode)
+			h.restore(ipv6, iptablesModeRules)
 		}
 		r := h.rules()
 		h.ensure(r, true)
