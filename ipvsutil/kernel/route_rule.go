@@ -32,6 +32,21 @@ func (a *Addresses) ensureRules(ctx context.Context) error {
 	return nil
 }
 
+// Rules names the policy rules that RemoveRules would delete.
+func (a *Addresses) Rules(ctx context.Context) ([]string, error) {
+	var names []string
+	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
+		rules, err := a.rules(ctx, family)
+		if err != nil && !(family == unix.AF_INET6 && isNoIPv6(err)) {
+			return nil, a.ruleError("list rules", family, err)
+		}
+		for range a.ours(rules, false) {
+			names = append(names, a.ruleName(family))
+		}
+	}
+	return names, nil
+}
+
 // RemoveRules deletes the policy rules that send our mark to our table, whatever
 // their priority (another start may have had another one). None there is no error.
 func (a *Addresses) RemoveRules(ctx context.Context) error {
@@ -94,10 +109,13 @@ func (a *Addresses) ours(rules []vnetlink.Rule, priority bool) []vnetlink.Rule {
 }
 
 func (a *Addresses) ruleError(op string, family int, err error) error {
+	return &ipvsutil.OpError{Op: op, Object: a.ruleName(family), Err: err}
+}
+
+func (a *Addresses) ruleName(family int) string {
 	name := "IPv4"
 	if family == unix.AF_INET6 {
 		name = "IPv6"
 	}
-	object := fmt.Sprintf("%s fwmark %#x/%#[2]x lookup %d", name, a.routes.Mark, a.routes.Table)
-	return &ipvsutil.OpError{Op: op, Object: object, Err: err}
+	return fmt.Sprintf("%s fwmark %#x/%#[2]x lookup %d", name, a.routes.Mark, a.routes.Table)
 }
