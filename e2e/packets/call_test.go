@@ -23,19 +23,26 @@ const (
 // caller asks from one host.
 type caller struct {
 	way
-	host string
-	call probe.Call
-	n    int
+	host     string
+	call     probe.Call
+	n        int
+	parallel int // calls under way
 }
 
 // from asks once from a host; times and bound say otherwise.
 func (w way) from(host string) caller {
-	return caller{way: w, host: host, call: probe.Call{Protocol: w.proto}, n: 1}
+	return caller{way: w, host: host, call: probe.Call{Protocol: w.proto}, n: 1, parallel: 4}
 }
 
 // times asks n times.
 func (c caller) times(n int) caller {
 	c.n = n
+	return c
+}
+
+// inTurn asks one after the other, not several at once.
+func (c caller) inTurn() caller {
+	c.parallel = 1
 	return c
 }
 
@@ -48,7 +55,7 @@ func (c caller) bound(a netip.Addr) caller {
 // to asks one frontend.
 func (c caller) to(at netip.AddrPort) answers {
 	c.call.To = at
-	return answers{c, lab.Host(c.host).Many(c.call, c.n, 4)}
+	return answers{c, lab.Host(c.host).Many(c.call, c.n, c.parallel)}
 }
 
 // dropped asks one frontend twice and wants no answer at all. A process of the node
