@@ -40,6 +40,9 @@ func runCommand() *cobra.Command {
 			log, level := logger(options)
 			log.Info("starting", "version", versionText(), "node", options.NodeName)
 			tellNotes(log, options.Notes)
+			if resolved.Cleanup {
+				return cleanup(cmd.Context(), cmd.OutOrStdout(), options, false, "")
+			}
 			if resolved.InitOnly {
 				return prepare(cmd.Context(), options, log)
 			}

@@ -250,7 +250,7 @@ func TestOptionsAreTested(t *testing.T) {
 
 // TestFlagsBesideConfig names kube-proxy's flags that count beside a file.
 func TestFlagsBesideConfig(t *testing.T) {
-	want := []string{"config", "hostname-override", "init-only", "log-flush-frequency", "log-json-info-buffer-size",
+	want := []string{"cleanup", "config", "hostname-override", "init-only", "log-flush-frequency", "log-json-info-buffer-size",
 		"log-json-split-stream", "log-text-info-buffer-size", "log-text-split-stream", "logging-format", "master",
 		"v", "version", "vmodule", "write-config-to"}
 	var have []string

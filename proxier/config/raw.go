@@ -23,6 +23,7 @@ type Raw struct {
 	Master        string // --master: URL of the API server
 	Once          bool   // --once: reconcile once and end
 	InitOnly      bool   // --init-only: do what needs privileges and end
+	Cleanup       bool   // --cleanup: remove what is ours from the kernel and end
 	Version       bool   // --version: print the version and end
 
 	healthPort, metricsPort int32 // deprecated flags

@@ -105,6 +105,8 @@ var kubeProxyOptions = []option{
 		usage: "write the configuration that counts to this `file`, and end"},
 	{group: groupTasks, name: "init-only", beside: true, bind: boolean(func(r *Raw) *bool { return &r.InitOnly }),
 		usage: "load modules, set sysctls, conntrack's settings and the limits of IPVS, and end"},
+	{group: groupTasks, name: "cleanup", beside: true, bind: boolean(func(r *Raw) *bool { return &r.Cleanup }),
+		usage: "remove what this proxy has put into the kernel, and end (see the command cleanup)"},
 	{group: groupTasks, name: "version", beside: true, bind: boolean(func(r *Raw) *bool { return &r.Version }),
 		usage: "print the version, and end"},
 }

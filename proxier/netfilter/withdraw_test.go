@@ -51,6 +51,11 @@ func TestWithdrawOfNothingIsEmpty(t *testing.T) {
 func TestWithdrawBesideIPTablesMode(t *testing.T) {
 	rs := Render(podNetwork(), false)
 	l := saved(t, rs.String())
+	for table, chains := range sharedWithIPTables {
+		for _, chain := range chains {
+			l[table].chains[chain] = []string{"-j RETURN"}
+		}
+	}
 	l[tableNAT].chains["KUBE-SVC-A"] = []string{"-j KUBE-MARK-MASQ"}
 	var w Withdrawal
 	input := rs.withdraw(l, LeaveNothing, &w)
