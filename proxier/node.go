@@ -3,6 +3,7 @@ package proxier
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"net/netip"
 	"slices"
 
@@ -12,12 +13,17 @@ import (
 
 // refreshNode brings the node's value up to date; when it became another one, all
 // Services are dirty. A listing of addresses that fails keeps those known: nothing
-// is taken away because something could not be read.
+// is taken away because something could not be read. They are listed only after
+// they changed: among many bound addresses that takes long.
 func (p *Proxier) refreshNode(ctx context.Context, dirty *watch.Dirty) error {
 	info, known := p.source.Node()
-	addrs, err := p.host.Addrs(ctx)
+	addrs, err := p.node.Addrs, error(nil)
+	if p.listAddrs {
+		addrs, err = p.host.Addrs(ctx)
+		p.listAddrs = err != nil
+	}
 	if err != nil {
-		p.log.Error("listing the node's addresses; going on with those known", "err", err)
+		p.failures.tell(fmt.Errorf("%w; going on with the addresses known", err))
 		addrs = p.node.Addrs
 	}
 	node := plan.Node{Name: p.config.NodeName, Addrs: addrs}
@@ -41,7 +47,7 @@ func (p *Proxier) followPodCIDRs(now []netip.Prefix) {
 	}
 	p.podCIDRs = now
 	p.config.PodCIDRs(now)
-	p.kernel.RulesChanged()
+	p.kernel.EnsureRules()
 }
 
 // onePerFamily keeps the first address of each family.

@@ -57,6 +57,13 @@ type Config struct {
 	// firewall mark; zero bits turn the short circuit off.
 	MarkShift, MarkBits uint8
 	Reconcile           reconcile.Config
+	// RulesChanged is poked when somebody changed static rules, ours or not; nil where
+	// nobody tells.
+	RulesChanged <-chan struct{}
+	// Begin is called before a round drains the dirty names, End after it; both may be
+	// nil.
+	Begin func()
+	End   func(Summary)
 	// Events tells the users of the cluster what cannot be served; nil: nobody.
 	Events watch.Eventer
 	// PodCIDRs is called, by the loop, when the Node has other pod networks than
@@ -75,21 +82,30 @@ type Proxier struct {
 	kernel    *reconcile.Reconciler
 	log       *slog.Logger
 	node      plan.Node
+	// listAddrs: the addresses of the host's devices must be listed.
+	listAddrs bool
 	// planned: every Service was planned at least once.
 	planned  bool
 	problems problems
+	panicked panicked
+	failures failures
 	revision string
 	podCIDRs []netip.Prefix
 }
 
+// apiServer is the Service of the API server, which everything on the node waits for.
+var apiServer = plan.ServiceName{Namespace: "default", Name: "kubernetes"}
+
 // New wires the loop. Doors carry its writes to the kernel.
 func New(config Config, source Source, host Host, nodePorts NodePorts, doors reconcile.Doors, log *slog.Logger) *Proxier {
 	desired := ledger.New(config.MarkShift, config.MarkBits)
+	config.Reconcile.First = apiServer
 	return &Proxier{
 		config: config, source: source, host: host, nodePorts: nodePorts,
 		sets: doors.Sets, ledger: desired,
 		kernel: reconcile.New(doors, desired, config.Reconcile),
 		log:    log, problems: newProblems(log, config.Events),
+		listAddrs: true, panicked: panicked{}, failures: newFailures(log),
 	}
 }
 
@@ -105,14 +121,17 @@ func (p *Proxier) Run(ctx context.Context) error {
 		case <-timer.C:
 		case <-p.source.Changed():
 		case <-p.host.Changed():
+			p.listAddrs = true
 		case <-p.host.Damaged():
-			p.log.Warn("device of the bound addresses was lost: reading the kernel anew")
-			p.kernel.Doubt()
+			p.log.Warn("the device of the bound addresses was lost")
+			p.kernel.DeviceLost()
+		case <-p.config.RulesChanged:
+			p.kernel.RulesChanged()
 		}
 		if !p.source.Synced() {
 			continue
 		}
-		next := p.round(ctx)
+		next := p.work(ctx).RetryIn
 		if !sleep(ctx, p.config.MinSyncPeriod) {
 			return ctx.Err()
 		}
@@ -133,12 +152,13 @@ func (p *Proxier) Once(ctx context.Context) (ops int, err error) {
 		return 0, err
 	}
 	for range onceTries {
-		report := p.work(ctx)
-		ops += report.Ops
-		if err = report.Err(); err == nil && report.Pending == 0 {
+		s := p.work(ctx)
+		ops += s.Ops
+		if s.Complete() {
 			return ops, nil
 		}
-		if !sleep(ctx, report.RetryIn) {
+		err = errors.Join(s.Blocked, s.Err())
+		if !sleep(ctx, s.RetryIn) {
 			return ops, ctx.Err()
 		}
 	}
@@ -158,6 +178,7 @@ func (p *Proxier) Plan(ctx context.Context) (*ledger.Ledger, error) {
 	if err := p.adoptMarks(ctx); err != nil {
 		return nil, err
 	}
+	p.planNode()
 	p.planAll(p.source.Names())
 	return p.ledger, nil
 }
@@ -171,73 +192,6 @@ func (p *Proxier) waitSynced(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// round works once and says in what time to come again; zero means when called.
-func (p *Proxier) round(ctx context.Context) time.Duration {
-	return p.work(ctx).RetryIn
-}
-
-// hostRetry is the time after which a failed listing of the host's addresses is repeated.
-const hostRetry = time.Second
-
-func (p *Proxier) work(ctx context.Context) reconcile.Report {
-	start := time.Now()
-	dirty := p.source.Drain()
-	hostErr := p.refreshNode(ctx, &dirty)
-	if !p.planned {
-		if err := p.adoptMarks(ctx); err != nil {
-			p.log.Error("reading the marks that the kernel has", "err", err)
-			return reconcile.Report{Failed: []error{err}, Failures: 1, RetryIn: hostRetry}
-		}
-		dirty.All = true
-	}
-	names := dirty.Services
-	if dirty.All {
-		names = union(p.source.Names(), p.ledger.Names(), names)
-	}
-	touched := p.planAll(names)
-	planned := time.Since(start)
-	report := p.kernel.Round(ctx, touched)
-	p.problems.conflicts(p.ledger.Conflicts())
-	if hostErr != nil && (report.RetryIn == 0 || report.RetryIn > hostRetry) {
-		report.RetryIn = hostRetry
-	}
-	p.tell(report, len(names), planned, time.Since(start), dirty.Revision)
-	return report
-}
-
-// planAll plans the node and the named Services, and records what they claim.
-func (p *Proxier) planAll(names []plan.ServiceName) ledger.Touched {
-	touched := p.ledger.Replace(ledger.Owner{}, plan.ForNode(p.node))
-	for _, name := range names {
-		touched.Merge(p.plan(name))
-	}
-	if !p.planned {
-		p.planned = true
-		p.ledger.ForgetAdopted()
-	}
-	return touched
-}
-
-// tell logs one line for a round that did something, and one when the state of the
-// source that was read is in the kernel.
-func (p *Proxier) tell(report reconcile.Report, dirty int, planned, took time.Duration, revision string) {
-	for _, err := range report.Failed {
-		p.log.Error("operation failed", "err", err)
-	}
-	if report.Ops > 0 || report.Failures > 0 {
-		p.log.Info("round", "dirty", dirty, "ops", report.Ops, "failed", report.Failures,
-			"pending", report.Pending, "draining", report.Draining,
-			"planned", planned.Round(time.Microsecond), "took", took.Round(time.Microsecond))
-	}
-	if revision != "" {
-		p.revision = revision
-	}
-	if p.revision != "" && report.Pending == 0 && report.Failures == 0 {
-		p.log.Info("settled", "revision", p.revision)
-		p.revision = ""
-	}
 }
 
 // adoptMarks has the ledger give each short circuit the mark that the kernel has for it.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"time"
 
 	"kube-ipvs-proxy/proxier/ledger"
 	"kube-ipvs-proxy/proxier/plan"
@@ -11,24 +12,31 @@ import (
 )
 
 // plan plans one Service and records its claims. A panic costs this Service its
-// change and nobody else's: it keeps what it had and is said as a problem.
-func (p *Proxier) plan(name plan.ServiceName) (touched ledger.Touched) {
+// change and nobody else's: it keeps what it had, is said as a problem and planned
+// again later. What was touched before the panic is not known, so that the kernel is
+// read and compared anew.
+func (p *Proxier) plan(name plan.ServiceName) (touched ledger.Touched, ok bool) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			p.problems.replace(name, []plan.Problem{{
 				Service: name, Part: "planning", Reason: fmt.Sprint("panic: ", cause),
 			}})
+			p.panicked[name] = time.Now().Add(planAgain)
 			p.kernel.Doubt()
+			touched, ok = p.ledger.All(), false
 		}
 	}()
 	service, endpoints := p.source.Service(name)
 	if service == nil {
 		p.problems.replace(name, nil)
-		return p.ledger.Remove(name)
+		delete(p.panicked, name)
+		return p.ledger.Remove(name), true
 	}
 	claims, found := plan.For(service, endpoints, p.node, p.config.Plan)
+	touched = p.ledger.Replace(ledger.Owner{Name: name, Created: service.Created}, claims)
 	p.problems.replace(name, found)
-	return p.ledger.Replace(ledger.Owner{Name: name, Created: service.Created}, claims)
+	delete(p.panicked, name)
+	return touched, true
 }
 
 // problems says each problem once: when it appears, or appears again.
@@ -37,6 +45,16 @@ type problems struct {
 	events    watch.Eventer
 	known     map[plan.ServiceName][]plan.Problem
 	contested []ledger.Conflict
+	markless  []plan.ServiceName
+}
+
+// len counts the parts of Services that cannot be served.
+func (p *problems) len() int {
+	n := 0
+	for _, of := range p.known {
+		n += len(of)
+	}
+	return n
 }
 
 func newProblems(log *slog.Logger, events watch.Eventer) problems {
@@ -71,6 +89,16 @@ func (p *problems) conflicts(now []ledger.Conflict) {
 		}
 	}
 	p.contested = now
+}
+
+// localOnly says which Services came to lack a mark.
+func (p *problems) localOnly(now []plan.ServiceName) {
+	for _, name := range now {
+		if _, known := slices.BinarySearchFunc(p.markless, name, compareNames); !known {
+			p.tell(name, "externalTrafficPolicy", "all marks are taken: clients on this node reach only endpoints on this node")
+		}
+	}
+	p.markless = now
 }
 
 // tell says it to the operator of the node and to the users of the cluster.

@@ -9,7 +9,9 @@ import (
 type rules struct {
 	// wanted: they must be looked at; done: they were once complete.
 	wanted, done bool
-	retry        attempt
+	// others: other rules are wanted than before, so that writing them is no repair.
+	others bool
+	retry  attempt
 	// told: somebody changed rules; the next look is at lookAt.
 	lookAt time.Time
 	looked time.Time // last look that somebody's change led to
@@ -42,6 +44,9 @@ func (r *Reconciler) RulesChanged() {
 	}
 }
 
+// EnsureRules has the rules made anew in the next round: other ones are wanted.
+func (r *Reconciler) EnsureRules() { r.rules.wanted, r.rules.others = true, true }
+
 // due turns what was told into a look.
 func (l *rules) due(now time.Time) {
 	if l.lookAt.IsZero() || now.Before(l.lookAt) {
@@ -67,9 +72,9 @@ func (r *Reconciler) ensureRules(ctx context.Context, report *Report) bool {
 		r.rules.retry = r.rules.retry.failed(now)
 		return r.rules.done
 	}
-	if changed && r.rules.done {
+	if changed && r.rules.done && !r.rules.others {
 		report.repaired("rules", "static rules")
 	}
-	r.rules.wanted, r.rules.done, r.rules.retry = false, true, attempt{}
+	r.rules.wanted, r.rules.others, r.rules.done, r.rules.retry = false, false, true, attempt{}
 	return true
 }

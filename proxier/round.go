@@ -1,0 +1,164 @@
+package proxier
+
+import (
+	"context"
+	"time"
+
+	"kube-ipvs-proxy/proxier/ledger"
+	"kube-ipvs-proxy/proxier/plan"
+	"kube-ipvs-proxy/proxier/reconcile"
+)
+
+// Summary is what one round did and what it left.
+type Summary struct {
+	reconcile.Report
+	// Dirty counts the Services that were planned, Panics those of them whose planning
+	// panicked.
+	Dirty, Panics int
+	// Planned is the time until all was planned, Took that of the whole round.
+	Planned, Took time.Duration
+	// Conflicts counts frontends that several Services claim, LocalOnly the Services
+	// whose clients on this node reach only endpoints on it for want of a mark, and
+	// Problems the parts of Services that cannot be served.
+	Conflicts, LocalOnly, Problems int
+	// Blocked is why the first round could not begin, or nil.
+	Blocked error
+}
+
+// Complete: nothing is left undone, so that the kernel equals the plan. Drains and
+// Services that cannot be served are not undone work.
+func (s Summary) Complete() bool {
+	return s.Blocked == nil && s.Pending == 0 && s.Failures == 0 && s.Panics == 0
+}
+
+// hostRetry is the time after which a failed listing of the host's addresses, or of
+// the marks that the kernel has, is repeated.
+const hostRetry = time.Second
+
+// work does one round: what is dirty is planned, recorded and brought to the kernel.
+func (p *Proxier) work(ctx context.Context) Summary {
+	if p.config.Begin != nil {
+		p.config.Begin()
+	}
+	start := time.Now()
+	dirty := p.source.Drain()
+	if dirty.Revision != "" {
+		p.revision = dirty.Revision
+	}
+	nodeErr := p.refreshNode(ctx, &dirty)
+	s := Summary{Blocked: p.begin(ctx, nodeErr)}
+	if s.Blocked != nil {
+		// The names are not lost: the first plan is of all Services.
+		s.RetryIn = hostRetry
+		return p.end(s, start)
+	}
+	names := dirty.Services
+	if dirty.All || !p.planned {
+		names = union(p.source.Names(), p.ledger.Names(), names)
+	} else if again := p.panicked.due(start); len(again) > 0 {
+		names = union(names, again)
+	}
+	touched := ledger.Touched{}
+	if dirty.All || !p.planned {
+		touched = p.planNode()
+	}
+	more, panics := p.planAll(names)
+	touched.Merge(more)
+	s.Dirty, s.Panics, s.Planned = len(names), panics, time.Since(start)
+	s.Report = p.kernel.Round(ctx, touched)
+	if nodeErr != nil {
+		s.RetryIn = sooner(s.RetryIn, hostRetry)
+	}
+	if next := p.panicked.next(); !next.IsZero() {
+		s.RetryIn = sooner(s.RetryIn, time.Until(next))
+	}
+	conflicts, localOnly := p.ledger.Conflicts(), p.ledger.LocalOnly()
+	p.problems.conflicts(conflicts)
+	p.problems.localOnly(localOnly)
+	s.Conflicts, s.LocalOnly, s.Problems = len(conflicts), len(localOnly), p.problems.len()
+	return p.end(s, start)
+}
+
+// begin reads what the first plan needs. Without the node's addresses the plan would
+// lack the NodePorts, and take them from the kernel.
+func (p *Proxier) begin(ctx context.Context, nodeErr error) error {
+	if p.planned {
+		return nil
+	}
+	if nodeErr != nil {
+		return nodeErr
+	}
+	return p.adoptMarks(ctx)
+}
+
+func (p *Proxier) end(s Summary, start time.Time) Summary {
+	s.Took = time.Since(start)
+	p.tell(s)
+	if p.config.End != nil {
+		p.config.End(s)
+	}
+	return s
+}
+
+// sooner is the earlier of two waits, of which the first may be zero for none.
+func sooner(wait, other time.Duration) time.Duration {
+	other = max(other, time.Millisecond)
+	if wait == 0 {
+		return other
+	}
+	return min(wait, other)
+}
+
+// planNode records what the node itself claims.
+func (p *Proxier) planNode() ledger.Touched {
+	return p.ledger.Replace(ledger.Owner{}, plan.ForNode(p.node))
+}
+
+// planAll plans the named Services, and those for which a mark came free by that,
+// and records what they claim.
+func (p *Proxier) planAll(names []plan.ServiceName) (touched ledger.Touched, panics int) {
+	for _, list := range []func() []plan.ServiceName{
+		func() []plan.ServiceName { return names }, p.ledger.Promotable,
+	} {
+		for _, name := range list() {
+			changed, ok := p.plan(name)
+			touched.Merge(changed)
+			if !ok {
+				panics++
+			}
+		}
+	}
+	if !p.planned {
+		p.planned = true
+		p.ledger.ForgetAdopted()
+	}
+	return touched, panics
+}
+
+// tell logs one line for a round that did something, and one when the state of the
+// source that was read is in the kernel.
+func (p *Proxier) tell(s Summary) {
+	if s.Blocked != nil {
+		p.failures.tell(s.Blocked)
+		return
+	}
+	for _, err := range s.Failed {
+		p.failures.tell(err)
+	}
+	if s.Ops > 0 || s.Failures > 0 {
+		p.log.Info("round", "dirty", s.Dirty, "ops", s.Ops, "failed", s.Failures,
+			"pending", s.Pending, "draining", s.Draining, "lingering", s.Lingering,
+			"planned", s.Planned.Round(time.Microsecond), "took", s.Took.Round(time.Microsecond))
+	}
+	if len(s.Repairs) > 0 {
+		p.log.Warn("repaired what others had changed", "objects", s.Repairs, "first", s.Repaired)
+	}
+	if !s.Complete() {
+		return
+	}
+	p.failures.over()
+	if p.revision != "" {
+		p.log.Info("settled", "revision", p.revision)
+		p.revision = ""
+	}
+}
