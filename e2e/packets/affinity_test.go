@@ -45,8 +45,8 @@ func TestStatement82AffinityEnds(t *testing.T) {
 	s := begin(t)
 	// The kernel keeps a pin as long as connections of it are remembered: 300 s
 	// for UDP, unless told otherwise.
-	s.run(N, "ipvsadm", "--set", "0", "0", "2")
-	t.Cleanup(func() { s.run(N, "ipvsadm", "--set", "0", "0", "300") })
+	s.run("ipvsadm", "--set", "0", "0", "2")
+	t.Cleanup(func() { s.run("ipvsadm", "--set", "0", "0", "300") })
 	v := s.service(service{endpoints: ready(L1, Rm), affinity: 10 * time.Second})
 	clients := []string{c1, L2, X}
 	first := map[string]string{}

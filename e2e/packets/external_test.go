@@ -106,7 +106,7 @@ func TestStatement55PolicyIsSwitchedUnderTraffic(t *testing.T) {
 	s.each(func(w way) {
 		w.from(X).times(8).to(v.lb(w)).reach(L1, Rm).seen(w.nodeAddrs()...)
 	})
-	stop := s.traffic(X, v)
+	stop := s.traffic(v)
 	v.externalLocal = true
 	s.apply(v)
 	s.each(func(w way) {
@@ -115,9 +115,9 @@ func TestStatement55PolicyIsSwitchedUnderTraffic(t *testing.T) {
 	stop()
 }
 
-// traffic asks the load balancer address again and again, in both families, until
+// traffic has X ask the load balancer address again and again, in both families, until
 // the returned function is called, which wants every call to have been answered.
-func (s *scene) traffic(host string, v *service) (stop func()) {
+func (s *scene) traffic(v *service) (stop func()) {
 	done := make(chan struct{})
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -132,7 +132,7 @@ func (s *scene) traffic(host string, v *service) (stop func()) {
 					return
 				case <-time.After(5 * time.Millisecond):
 				}
-				r := lab.Host(host).Probe.Do(call)
+				r := lab.Host(X).Probe.Do(call)
 				mu.Lock()
 				calls++
 				if r.Outcome != probe.OK {

@@ -90,8 +90,8 @@ func TestStatement121HealthPortPassesLaterRules(t *testing.T) {
 	s.service(withHealth(ready(L1)...))
 	for _, f := range testbed.Families() {
 		rule := []string{"INPUT", "-p", "tcp", "--dport", "32100", "-j", "DROP"}
-		s.run(N, iptables(f), append([]string{"-A"}, rule...)...)
-		t.Cleanup(func() { s.run(N, iptables(f), append([]string{"-D"}, rule...)...) })
+		s.run(iptables(f), append([]string{"-A"}, rule...)...)
+		t.Cleanup(func() { s.run(iptables(f), append([]string{"-D"}, rule...)...) })
 	}
 	s.eachTCP(func(w way) { w.wantHealth(health{200, "1", 1}) })
 }

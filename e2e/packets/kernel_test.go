@@ -17,10 +17,10 @@ import (
 	"kube-ipvs-proxy/e2e/testbed"
 )
 
-// run runs a program on a host and returns what it printed.
-func (s *scene) run(host, program string, args ...string) string {
+// run runs a program on N and returns what it printed.
+func (s *scene) run(program string, args ...string) string {
 	s.Helper()
-	out, err := lab.Host(host).Exec(context.Background(), program, args...)
+	out, err := lab.Host(N).Exec(context.Background(), program, args...)
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func TestStatement99DeviceHoldsTheClusterIPs(t *testing.T) {
 	s := begin(t)
 	v := s.service(service{endpoints: ready(L1), loadBalancer: true, external: true})
 	var got, want []string
-	for line := range strings.Lines(s.run(N, "ip", "-o", "address", "show", "dev", "kube-ipvs0")) {
+	for line := range strings.Lines(s.run("ip", "-o", "address", "show", "dev", "kube-ipvs0")) {
 		got = append(got, strings.Fields(line)[3])
 	}
 	for _, f := range testbed.Families() {
@@ -55,14 +55,14 @@ func TestStatement99DeviceHoldsTheClusterIPs(t *testing.T) {
 
 func TestStatement101ForeignServersAreLeftAlone(t *testing.T) {
 	s := begin(t)
-	s.run(N, "ipvsadm", "-A", "-t", "10.9.9.9:80", "-s", "rr")
-	s.run(N, "ipvsadm", "-a", "-t", "10.9.9.9:80", "-r", "10.244.1.77:80", "-m")
-	t.Cleanup(func() { s.run(N, "ipvsadm", "-D", "-t", "10.9.9.9:80") })
-	before := s.run(N, "ipvsadm", "-Ln", "-t", "10.9.9.9:80")
+	s.run("ipvsadm", "-A", "-t", "10.9.9.9:80", "-s", "rr")
+	s.run("ipvsadm", "-a", "-t", "10.9.9.9:80", "-r", "10.244.1.77:80", "-m")
+	t.Cleanup(func() { s.run("ipvsadm", "-D", "-t", "10.9.9.9:80") })
+	before := s.run("ipvsadm", "-Ln", "-t", "10.9.9.9:80")
 	v := s.service(service{endpoints: ready(L1)})
 	s.remove(v)
 	s.flags("--masquerade-all")
-	if after := s.run(N, "ipvsadm", "-Ln", "-t", "10.9.9.9:80"); after != before {
+	if after := s.run("ipvsadm", "-Ln", "-t", "10.9.9.9:80"); after != before {
 		t.Errorf("was\n%s\nis\n%s", before, after)
 	}
 }
@@ -96,7 +96,7 @@ func TestStatement102DamageIsMended(t *testing.T) {
 				}
 			})
 			v := s.service(service{endpoints: ready(Rm), loadBalancer: true})
-			s.run(N, damage.command[0], damage.command[1:]...)
+			s.run(damage.command[0], damage.command[1:]...)
 			began := time.Now()
 			for _, f := range testbed.Families() {
 				w := way{t, f, TCP}
@@ -122,20 +122,20 @@ func TestStatement103ForeignRulesAreLeftAlone(t *testing.T) {
 	s := begin(t)
 	for _, f := range testbed.Families() {
 		p := iptables(f)
-		s.run(N, p, "-N", "FOREIGN")
-		s.run(N, p, "-A", "FOREIGN", "-p", "tcp", "--dport", "7", "-j", "DROP")
-		s.run(N, p, "-I", "INPUT", "-j", "FOREIGN")
+		s.run(p, "-N", "FOREIGN")
+		s.run(p, "-A", "FOREIGN", "-p", "tcp", "--dport", "7", "-j", "DROP")
+		s.run(p, "-I", "INPUT", "-j", "FOREIGN")
 		t.Cleanup(func() {
-			s.run(N, p, "-D", "INPUT", "-j", "FOREIGN")
-			s.run(N, p, "-F", "FOREIGN")
-			s.run(N, p, "-X", "FOREIGN")
+			s.run(p, "-D", "INPUT", "-j", "FOREIGN")
+			s.run(p, "-F", "FOREIGN")
+			s.run(p, "-X", "FOREIGN")
 		})
 	}
 	s.service(service{endpoints: ready(L1), loadBalancer: true})
 	s.flags("--masquerade-all")
 	for _, f := range testbed.Families() {
-		s.run(N, iptables(f), "-C", "INPUT", "-j", "FOREIGN")
-		s.run(N, iptables(f), "-C", "FOREIGN", "-p", "tcp", "--dport", "7", "-j", "DROP")
+		s.run(iptables(f), "-C", "INPUT", "-j", "FOREIGN")
+		s.run(iptables(f), "-C", "FOREIGN", "-p", "tcp", "--dport", "7", "-j", "DROP")
 	}
 }
 
@@ -148,13 +148,13 @@ func TestStatement106InputPolicyDrop(t *testing.T) {
 			icmp = "ipv6-icmp" // neighbour discovery
 		}
 		t.Cleanup(func() {
-			s.run(N, p, "-P", "INPUT", "ACCEPT")
-			s.run(N, p, "-D", "INPUT", "-m", "conntrack", "--ctstate", "ESTABLISHED", "-j", "ACCEPT")
-			s.run(N, p, "-D", "INPUT", "-p", icmp, "-j", "ACCEPT")
+			s.run(p, "-P", "INPUT", "ACCEPT")
+			s.run(p, "-D", "INPUT", "-m", "conntrack", "--ctstate", "ESTABLISHED", "-j", "ACCEPT")
+			s.run(p, "-D", "INPUT", "-p", icmp, "-j", "ACCEPT")
 		})
-		s.run(N, p, "-A", "INPUT", "-m", "conntrack", "--ctstate", "ESTABLISHED", "-j", "ACCEPT")
-		s.run(N, p, "-A", "INPUT", "-p", icmp, "-j", "ACCEPT")
-		s.run(N, p, "-P", "INPUT", "DROP")
+		s.run(p, "-A", "INPUT", "-m", "conntrack", "--ctstate", "ESTABLISHED", "-j", "ACCEPT")
+		s.run(p, "-A", "INPUT", "-p", icmp, "-j", "ACCEPT")
+		s.run(p, "-P", "INPUT", "DROP")
 	}
 	s.each(func(w way) {
 		w.from(c1).times(4).to(v.cluster(w)).reach(L1, Rm)

@@ -80,7 +80,7 @@ func TestStatement62SourceRangeOfOneAddressNeverDrops(t *testing.T) {
 	s := begin(t)
 	s.flags("--ipvs-sync-period", "1s")
 	v := s.service(ranges("172.30.0.5/32", "fd30::5/128"))
-	stop := s.traffic(X, v)
+	stop := s.traffic(v)
 	time.Sleep(5 * time.Second)
 	stop()
 }

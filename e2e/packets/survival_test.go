@@ -21,24 +21,24 @@ func (w way) alive(stream *probe.Stream) {
 	}
 }
 
-// streamTo opens streams until one leads to a host, and keeps that one.
-func (s *scene) streamTo(from string, to netip.AddrPort, host string) *probe.Stream {
+// streamToL1 opens streams from c1 until one leads to L1, which it keeps.
+func (s *scene) streamToL1(to netip.AddrPort) *probe.Stream {
 	s.Helper()
 	for range 10 {
-		if stream := s.hold(from, to); stream.First.Who == host {
+		if stream := s.hold(c1, to); stream.First.Who == L1 {
 			return stream
 		}
 	}
-	s.Fatalf("none of 10 streams from %s to %v led to %s", from, to, host)
+	s.Fatalf("none of 10 streams from c1 to %v led to L1", to)
 	return nil
 }
 
-// streams holds one stream for each family from c1 to the ClusterIP, at a host.
-func (s *scene) streams(v *service, host string) map[testbed.Family]*probe.Stream {
+// streams holds one stream for each family from c1 by the ClusterIP to L1.
+func (s *scene) streams(v *service) map[testbed.Family]*probe.Stream {
 	s.Helper()
 	held := map[testbed.Family]*probe.Stream{}
 	for _, f := range testbed.Families() {
-		held[f] = s.streamTo(c1, v.at(v.clusterIP(f)), host)
+		held[f] = s.streamToL1(v.at(v.clusterIP(f)))
 	}
 	return held
 }
@@ -46,7 +46,7 @@ func (s *scene) streams(v *service, host string) map[testbed.Family]*probe.Strea
 func TestStatement87StreamOutlivesItsEndpoint(t *testing.T) {
 	s := begin(t)
 	v := s.service(service{endpoints: ready(L1, Rm)})
-	held := s.streams(v, L1)
+	held := s.streams(v)
 	v.endpoints = ready(Rm)
 	s.apply(v)
 	s.eachTCP(func(w way) {
@@ -143,7 +143,7 @@ func TestStatement91UDPFlowStaysAtAServingEndpoint(t *testing.T) {
 func TestStatement93StreamOutlivesAnUnreadyMoment(t *testing.T) {
 	s := begin(t)
 	v := s.service(service{endpoints: ready(L1, Rm)})
-	held := s.streams(v, L1)
+	held := s.streams(v)
 	for _, now := range []state{isUnready, isReady} {
 		v.endpoints = []endpoint{{L1, now}, {Rm, isReady}}
 		s.apply(v)
@@ -156,7 +156,7 @@ func TestStatement94StreamOutlivesItsService(t *testing.T) {
 	s := begin(t)
 	s.service(service{endpoints: ready(L1)}) // not the last one: that would be another way
 	v := s.service(service{endpoints: ready(L1)})
-	held := s.streams(v, L1)
+	held := s.streams(v)
 	s.remove(v)
 	s.eachTCP(func(w way) {
 		w.alive(held[w.f])
@@ -168,8 +168,8 @@ func TestStatement94StreamOutlivesItsService(t *testing.T) {
 func TestStatement96TrafficGoesOnWithoutTheProxy(t *testing.T) {
 	s := begin(t)
 	v := s.service(service{endpoints: ready(L1, Rm), loadBalancer: true})
-	held := s.streams(v, L1)
-	stop := s.traffic(X, v)
+	held := s.streams(v)
+	stop := s.traffic(v)
 	if err := lab.Proxy(N).Kill(context.Background()); err != nil {
 		t.Fatal(err)
 	}
@@ -186,8 +186,8 @@ func TestStatement96TrafficGoesOnWithoutTheProxy(t *testing.T) {
 func TestStatement97RestartBreaksNothing(t *testing.T) {
 	s := begin(t)
 	v := s.service(service{endpoints: ready(L1, Rm), loadBalancer: true, nodePort: true, externalLocal: true})
-	held := s.streams(v, L1)
-	stop := s.traffic(X, v)
+	held := s.streams(v)
+	stop := s.traffic(v)
 	if err := lab.Restart(context.Background(), N); err != nil {
 		t.Fatal(err)
 	}
