@@ -83,9 +83,6 @@ func idle(c ipvsutil.Connections) bool { return c.Active == 0 && c.Inactive == 0
 // the new time.
 func (r *Reconciler) SetDrainTimeout(timeout time.Duration) { r.config.DrainTimeout = timeout }
 
-// SetDrainTimeout changes Config.DrainTimeout, for drains that are under way too.
-func (r *Reconciler) SetDrainTimeout(d time.Duration) { r.config.DrainTimeout = d }
-
 // drainTimeout is the Service's own, or the operator's.
 func (r *Reconciler) drainTimeout(own *time.Duration) time.Duration {
 	if own != nil {
