@@ -44,6 +44,9 @@ type apiTimes struct {
 	list time.Duration
 	// steady is how long a watch must live before troubles count as over.
 	steady time.Duration
+	// denied is how long an answer that something is forbidden is not told: an API
+	// server that just started knows no roles yet.
+	denied time.Duration
 	// node is how long the first read waits for the Node.
 	node time.Duration
 	// retry is the first wait after a failure, which doubles up to maxRetry; half as
@@ -54,7 +57,7 @@ type apiTimes struct {
 // defaultTimes are those for an API server over TLS.
 func defaultTimes() apiTimes {
 	return apiTimes{
-		silence: 3 * time.Minute, begin: 10 * time.Second, list: 2 * time.Minute, steady: 10 * time.Second,
+		silence: 3 * time.Minute, begin: 10 * time.Second, list: 2 * time.Minute, steady: 10 * time.Second, denied: 3 * time.Second,
 		node: 30 * time.Second, retry: 500 * time.Millisecond, maxRetry: 10 * time.Second,
 	}
 }
@@ -83,6 +86,8 @@ type feed struct {
 	state ResourceState
 	// told are the troubles reported since all was well.
 	told map[string]bool
+	// denied is the first time since then that something was forbidden.
+	denied time.Time
 	// short counts watches in a row that ended as soon as they began.
 	short int
 }
@@ -147,8 +152,19 @@ func (f *feed) failed(ctx context.Context, err error) {
 	if ctx.Err() != nil && context.Cause(ctx) == context.Canceled || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
 		return // the end, or a state that is too old, which a reflector handles
 	}
-	f.note(func(r *ResourceState) { r.Failures++ })
-	f.trouble(reasonOf(err))
+	reason, early := reasonOf(err), false
+	f.mu.Lock()
+	f.state.Failures++
+	if apierrors.IsForbidden(err) {
+		if f.denied.IsZero() {
+			f.denied = time.Now()
+		}
+		early = time.Since(f.denied) < f.times.denied
+	}
+	f.mu.Unlock()
+	if !early {
+		f.trouble(reason)
+	}
 }
 
 func (f *feed) trouble(reason string) {
@@ -180,7 +196,7 @@ func (f *feed) seen() {
 func (f *feed) well() {
 	f.mu.Lock()
 	over := f.state.Problem != ""
-	f.state.Problem, f.told, f.short = "", nil, 0
+	f.state.Problem, f.told, f.short, f.denied = "", nil, 0, time.Time{}
 	f.mu.Unlock()
 	if over {
 		f.recovered(f.resource)

@@ -35,7 +35,7 @@ type world struct {
 func quick() apiTimes {
 	return apiTimes{
 		silence: time.Minute, begin: time.Minute, list: time.Minute, steady: 50 * time.Millisecond,
-		node: time.Minute, retry: 20 * time.Millisecond, maxRetry: 200 * time.Millisecond,
+		node: time.Minute, denied: 20 * time.Millisecond, retry: 20 * time.Millisecond, maxRetry: 200 * time.Millisecond,
 	}
 }
 
