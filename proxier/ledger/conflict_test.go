@@ -53,7 +53,7 @@ func TestOlderWins(t *testing.T) {
 		{"namespace before name", owner(1, 10), owner(2, 10)},
 	} {
 		for _, winnerFirst := range []bool{true, false} {
-			l := New(markShift, markBits)
+			l := New(markBase, markBits)
 			if winnerFirst {
 				l.Replace(test.winner, claiming("lc", ipsetutil.ExternalIP, false))
 			}
@@ -77,7 +77,7 @@ func TestOlderWins(t *testing.T) {
 // TestLoserTakesOver by itself, with its own values and entries, in one change.
 func TestLoserTakesOver(t *testing.T) {
 	old, young := owner(0, 10), owner(1, 20)
-	l := New(markShift, markBits)
+	l := New(markBase, markBits)
 	l.Replace(old, claiming("lc", ipsetutil.ExternalIP, false))
 	if touched := l.Replace(young, claiming("rr", ipsetutil.LoadBalancer, false)); touched.Len() != 0 {
 		t.Errorf("the loser's claim touches %+v", touched)
@@ -96,7 +96,7 @@ func TestLoserTakesOver(t *testing.T) {
 
 // TestRecreatedLosesItsAge: a Service deleted and made anew is the younger.
 func TestRecreatedLosesItsAge(t *testing.T) {
-	l := New(markShift, markBits)
+	l := New(markBase, markBits)
 	l.Replace(owner(0, 10), claiming("lc", ipsetutil.ExternalIP, false))
 	l.Replace(owner(1, 20), claiming("rr", ipsetutil.LoadBalancer, false))
 	l.Replace(owner(0, 30), claiming("lc", ipsetutil.ExternalIP, false))
@@ -114,7 +114,7 @@ func TestLoserHasNoShortCircuit(t *testing.T) {
 		return s.Owner
 	}
 
-	l := New(markShift, markBits)
+	l := New(markBase, markBits)
 	l.Replace(old, claiming("lc", ipsetutil.ExternalIP, false))
 	l.Replace(young, claiming("rr", ipsetutil.ExternalIPLocal, true))
 	wantMember(t, l, ipsetutil.ShortCircuit, false)
@@ -150,7 +150,7 @@ func TestSharedEntryOfTwoFrontends(t *testing.T) {
 		}
 		return c
 	}
-	l := New(markShift, markBits)
+	l := New(markBase, markBits)
 	l.Replace(owner(0, 0), claims(first, second))
 	if touched := l.Replace(owner(0, 0), claims(second)); len(touched.Members) != 0 {
 		t.Errorf("one address went, and its port's entry %v is touched", touched.Members)

@@ -31,7 +31,7 @@ func service(i, endpoints int) (Owner, plan.Claims) {
 
 // filledWith is a ledger of so many Services with four endpoints each.
 func filledWith(services int) *Ledger {
-	l := New(markShift, markBits)
+	l := New(markBase, markBits)
 	for i := range services {
 		l.Replace(service(i, 4))
 	}
@@ -46,7 +46,7 @@ func TestCostOfOneChange(t *testing.T) {
 	owner, four := service(7, 4)
 	_, five := service(7, 5)
 	costs := map[int]float64{}
-	l, filled := New(markShift, markBits), 0
+	l, filled := New(markBase, markBits), 0
 	for _, size := range sizes {
 		for ; filled < size; filled++ {
 			l.Replace(service(filled, 4))
@@ -75,7 +75,7 @@ func TestCostIsLinear(t *testing.T) {
 			c.ShortCircuits = append(c.ShortCircuits, plan.ShortCircuit{Port: port})
 		}
 		return testing.AllocsPerRun(3, func() {
-			l := New(markShift, markBits)
+			l := New(markBase, markBits)
 			l.Replace(numbered(0), c)
 		})
 	}

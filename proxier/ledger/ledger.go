@@ -90,9 +90,11 @@ type holding struct {
 	mark    uint32
 }
 
-// New returns an empty ledger. markShift and markBits say where in the firewall
-// mark the index of a short circuit stands; zero bits turn the short circuit off.
-func New(markShift, markBits uint8) *Ledger {
+// New returns an empty ledger. The mark of a short circuit is markBase with an index
+// in the lowest markBits; zero bits turn the short circuit off. A firewall-mark
+// server takes every packet of the node with its mark, whoever set it: markBase
+// holds a bit of ours, so that the small marks that others use are none of these.
+func New(markBase uint32, markBits uint8) *Ledger {
 	return &Ledger{
 		claims:    map[plan.ServiceName]claims{},
 		contests:  map[ipvsutil.Key][]claimant{},
@@ -102,7 +104,7 @@ func New(markShift, markBits uint8) *Ledger {
 		bound:     map[netip.Addr]int{},
 		captured:  map[netip.Addr]int{},
 		health:    map[plan.ServiceName]plan.HealthCheck{},
-		marks:     newMarks(markShift, markBits),
+		marks:     newMarks(markBase, markBits),
 	}
 }
 

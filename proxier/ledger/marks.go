@@ -15,10 +15,12 @@ type markOwner struct {
 // marks gives each short circuit an index in the firewall mark; IPv4 and IPv6 have
 // numbers of their own. Index zero is never given.
 type marks struct {
-	shift, bits uint8
-	given       map[markOwner]uint32
-	lacking     map[markOwner]bool // no mark was free
-	families    [2]numbers
+	// base are bits that every mark has, so that no foreign mark is taken for ours.
+	base     uint32
+	bits     uint8
+	given    map[markOwner]uint32
+	lacking  map[markOwner]bool // no mark was free
+	families [2]numbers
 }
 
 type numbers struct {
@@ -30,8 +32,8 @@ type numbers struct {
 	reserved map[uint32]bool
 }
 
-func newMarks(shift, bits uint8) *marks {
-	m := &marks{shift: shift, bits: bits, given: map[markOwner]uint32{}, lacking: map[markOwner]bool{}}
+func newMarks(base uint32, bits uint8) *marks {
+	m := &marks{base: base, bits: bits, given: map[markOwner]uint32{}, lacking: map[markOwner]bool{}}
 	for i := range m.families {
 		m.families[i] = numbers{
 			used: map[uint32]bool{}, next: 1,
@@ -72,7 +74,7 @@ func (m *marks) assign(owner markOwner, frontends []ipvsutil.Key) {
 	}
 	limit := uint32(1) << m.bits
 	for range limit {
-		mark := n.next << m.shift
+		mark := m.base | n.next
 		if n.next++; n.next >= limit {
 			n.next = 1
 		}
@@ -107,8 +109,8 @@ func (m *marks) free(owner markOwner) uint32 {
 
 // valid tells a mark that this layout could have given.
 func (m *marks) valid(mark uint32) bool {
-	index := mark >> m.shift
-	return index != 0 && index < 1<<m.bits && index<<m.shift == mark
+	index := mark &^ m.base
+	return mark&m.base == m.base && index != 0 && index < 1<<m.bits
 }
 
 // AdoptMarks tells the ledger which marks the kernel has, by entry of the

@@ -39,17 +39,17 @@ func mark(l *Ledger, addr string) uint32 {
 
 func numbered(i int) Owner { return Owner{Name: plan.ServiceName{Namespace: "n", Name: fmt.Sprint(i)}} }
 
-// TestMarkLayout: index 1 and up at the shift, and the server has the same key.
+// TestMarkLayout: the base with index 1 and up, and the server has the same key.
 func TestMarkLayout(t *testing.T) {
-	l := New(4, 8)
+	l := New(0x100, 8)
 	l.Replace(numbered(0), shortCircuit("203.0.113.1:80", "203.0.113.2:80"))
 	l.Replace(numbered(1), shortCircuit("203.0.113.3:80"))
-	if a, b, c := mark(l, "203.0.113.1:80"), mark(l, "203.0.113.2:80"), mark(l, "203.0.113.3:80"); a != 1<<4 || b != a || c != 2<<4 {
-		t.Errorf("marks %#x %#x %#x, want 0x10 0x10 0x20", a, b, c)
+	if a, b, c := mark(l, "203.0.113.1:80"), mark(l, "203.0.113.2:80"), mark(l, "203.0.113.3:80"); a != 0x101 || b != a || c != 0x102 {
+		t.Errorf("marks %#x %#x %#x, want 0x101 0x101 0x102", a, b, c)
 	}
-	s, ok := l.Server(ipvsutil.MarkKey(1<<4, false))
+	s, ok := l.Server(ipvsutil.MarkKey(0x101, false))
 	if !ok || s.Owner != numbered(0).Name || s.Protocol != ipvsutil.TCP || len(s.Frontends) != 2 {
-		t.Errorf("server of mark 0x10: %+v, %v", s, ok)
+		t.Errorf("server of mark 0x101: %+v, %v", s, ok)
 	}
 }
 
@@ -65,7 +65,7 @@ func TestFamiliesApart(t *testing.T) {
 
 // TestMarkStays as long as the short circuit does, whatever else changes.
 func TestMarkStays(t *testing.T) {
-	l := New(markShift, markBits)
+	l := New(markBase, markBits)
 	l.Replace(numbered(0), shortCircuit("203.0.113.1:80"))
 	was := mark(l, "203.0.113.1:80")
 	l.Replace(numbered(1), shortCircuit("203.0.113.2:80"))
@@ -177,23 +177,23 @@ func TestNoMarks(t *testing.T) {
 // TestAdoptedMarks are kept for the frontends that bear them, and given to no one
 // else until every Service was planned.
 func TestAdoptedMarks(t *testing.T) {
-	l := New(1, 3) // marks 2, 4 ... 14
+	l := New(8, 3) // marks 9 to 15
 	l.AdoptMarks(false, map[ipsetutil.Entry]uint32{
-		entry("203.0.113.1:80"): 2, entry("203.0.113.2:80"): 8,
-		entry("203.0.113.4:80"): 3,      // not of this layout
-		entry("203.0.113.5:80"): 1 << 4, // nor this
+		entry("203.0.113.1:80"): 9, entry("203.0.113.2:80"): 12,
+		entry("203.0.113.4:80"): 3,        // not of this layout
+		entry("203.0.113.5:80"): 8 | 1<<4, // nor this
 		entry("203.0.113.6:80"): 0,
 	})
-	l.AdoptMarks(true, map[ipsetutil.Entry]uint32{entry("[2001:db8::1]:80"): 6})
+	l.AdoptMarks(true, map[ipsetutil.Entry]uint32{entry("[2001:db8::1]:80"): 11})
 
-	l.Replace(numbered(0), shortCircuit("203.0.113.9:80")) // new: neither 2 nor 8
+	l.Replace(numbered(0), shortCircuit("203.0.113.9:80")) // new: neither 9 nor 12
 	l.Replace(numbered(1), shortCircuit("203.0.113.3:80", "203.0.113.2:80"))
 	l.Replace(numbered(2), shortCircuit("[2001:db8::1]:80"))
 	l.Replace(numbered(3), shortCircuit("203.0.113.4:80"))
 	l.Replace(numbered(4), shortCircuit("203.0.113.5:80"))
 	for addr, want := range map[string]uint32{
-		"203.0.113.9:80": 4, "203.0.113.3:80": 8, "203.0.113.2:80": 8, "[2001:db8::1]:80": 6,
-		"203.0.113.4:80": 6, "203.0.113.5:80": 10,
+		"203.0.113.9:80": 10, "203.0.113.3:80": 12, "203.0.113.2:80": 12, "[2001:db8::1]:80": 11,
+		"203.0.113.4:80": 11, "203.0.113.5:80": 13,
 	} {
 		if got := mark(l, addr); got != want {
 			t.Errorf("%s has mark %d, want %d", addr, got, want)
@@ -203,12 +203,12 @@ func TestAdoptedMarks(t *testing.T) {
 	l.Replace(numbered(6), shortCircuit("203.0.113.11:80"))
 	l.Replace(numbered(7), shortCircuit("203.0.113.12:80"))
 	if got := mark(l, "203.0.113.12:80"); got != 0 {
-		t.Errorf("mark %d is given, but only the reserved 2 is left", got)
+		t.Errorf("mark %d is given, but only the reserved 9 is left", got)
 	}
 	l.ForgetAdopted()
 	l.Replace(numbered(7), shortCircuit("203.0.113.12:80"))
-	if got := mark(l, "203.0.113.12:80"); got != 2 {
-		t.Errorf("mark %d after the first plan, want 2, which nobody claimed", got)
+	if got := mark(l, "203.0.113.12:80"); got != 9 {
+		t.Errorf("mark %d after the first plan, want 9, which nobody claimed", got)
 	}
 }
 

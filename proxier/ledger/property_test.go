@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	markShift = 17
-	markBits  = 14
+	markBase = 1 << 15
+	markBits = 14
 )
 
 // TestRandomSequences: after each change of a random sequence the ledger is what
@@ -47,7 +47,7 @@ func FuzzSequence(f *testing.F) {
 
 // checkSequence makes changes until the dice are used up, then removes all.
 func checkSequence(d *dice) error {
-	l, m := New(markShift, markBits), model{}
+	l, m := New(markBase, markBits), model{}
 	for step := 0; len(d.bytes) > 0; step++ {
 		before := l.snapshot()
 		var touched Touched
@@ -137,7 +137,7 @@ func (l *Ledger) checkViews(m model) error {
 
 // checkRebuild: the same claims in another order give the same ledger.
 func checkRebuild(l *Ledger, m model) error {
-	rebuilt := New(markShift, markBits)
+	rebuilt := New(markBase, markBits)
 	for o, c := range m { // in random order
 		rebuilt.Replace(o, c)
 	}
