@@ -91,6 +91,8 @@ type Proxier struct {
 	failures failures
 	revision string
 	podCIDRs []netip.Prefix
+	// adoptions are changes of the configuration, taken by Run.
+	adoptions chan Adoption
 }
 
 // apiServer is the Service of the API server, which everything on the node waits for.
@@ -105,6 +107,7 @@ func New(config Config, source Source, host Host, nodePorts NodePorts, doors rec
 		sets: doors.Sets, ledger: desired,
 		kernel: reconcile.New(doors, desired, config.Reconcile),
 		log:    log, problems: newProblems(log, config.Events),
+		adoptions: make(chan Adoption),
 		listAddrs: true, panicked: panicked{}, failures: newFailures(log),
 	}
 }
@@ -122,6 +125,8 @@ func (p *Proxier) Run(ctx context.Context) error {
 		case <-p.source.Changed():
 		case <-p.host.Changed():
 			p.listAddrs = true
+		case a := <-p.adoptions:
+			p.adopt(a)
 		case <-p.host.Damaged():
 			p.log.Warn("the device of the bound addresses was lost")
 			p.kernel.DeviceLost()

@@ -27,6 +27,11 @@ type agent struct {
 	proxier *proxier.Proxier
 	source  *source
 	closers []func() error
+	// options and rules belong to the loop once it runs; see adopt. Rules is nil
+	// where others than netfilter's are.
+	options config.Options
+	marks   netfilter.Marks
+	rules   *netfilter.Rules
 }
 
 func (a *agent) close() {
@@ -67,6 +72,8 @@ func buildOn(ctx context.Context, options config.Options, log *slog.Logger, open
 		a.close()
 		return nil, err
 	}
+	a.options, a.marks = options, marks
+	a.rules, _ = doors.Rules.(*netfilter.Rules)
 	node, err := openHost(ctx, a)
 	if err != nil {
 		a.close()
@@ -77,9 +84,9 @@ func buildOn(ctx context.Context, options config.Options, log *slog.Logger, open
 		Plan:          plan.Config{Scheduler: options.Scheduler, BindExternal: options.BindExternal},
 		MinSyncPeriod: options.MinSyncPeriod,
 		MarkBits:      uint8(bits.OnesCount32(marks.Index)),
-		Reconcile:     reconcile.Config{DrainTimeout: options.DrainTimeout, DrainCheck: drainCheck},
+		Reconcile:     reconcileConfig(options),
 		Events:        a.source.events,
-		PodCIDRs:      followPodCIDRs(options, marks, doors.Rules, log),
+		PodCIDRs:      a.followPodCIDRs(log),
 	}, a.source, node, func(addrs, nodeIPs []netip.Addr) []netip.Addr {
 		picked := host.NodePortAddresses(addrs, withBindAddress(nodeIPs, options.BindAddress), nodePorts)
 		// IPVS serves no loopback address: its packets never leave the host.
@@ -88,19 +95,16 @@ func buildOn(ctx context.Context, options config.Options, log *slog.Logger, open
 	return a, nil
 }
 
-// followPodCIDRs returns what makes the rules know the Node's pod networks, nil when
-// they do not depend on them.
-func followPodCIDRs(options config.Options, marks netfilter.Marks, rules reconcile.Rules, log *slog.Logger) func([]netip.Prefix) {
-	r, ok := rules.(*netfilter.Rules)
-	if !ok || options.LocalMode != config.NodeCIDR {
-		return nil
+// reconcileConfig are the times of the reconciler, where zero means its default.
+func reconcileConfig(options config.Options) reconcile.Config {
+	c := reconcile.Config{
+		DrainTimeout: options.DrainTimeout, DrainCheck: drainCheck,
+		SyncPeriod: options.SyncPeriod, RefreshPeriod: options.RefreshPeriod,
 	}
-	return func(cidrs []netip.Prefix) {
-		options.ClusterCIDRs = cidrs
-		if err := r.SetFlags(flags(options, marks)); err != nil {
-			log.Error("the Node's pod networks", "podCIDRs", cidrs, "err", err)
-		}
+	if c.RefreshPeriod == 0 {
+		c.RefreshPeriod = -1 // never
 	}
+	return c
 }
 
 // withBindAddress puts the configured primary address of the node, if there is one,

@@ -15,6 +15,7 @@ type follower struct {
 	read    func() (config.Raw, config.Options, error)
 	now     config.Raw
 	level   *slog.LevelVar
+	adopt   func(config.Options)
 	restart context.CancelCauseFunc
 	log     *slog.Logger
 }
@@ -34,6 +35,7 @@ func (f *follower) changed() {
 	}
 	f.now = next
 	f.level.Set(logLevel(options))
+	f.adopt(options)
 	f.log.Info("configuration changed", "adopted", strings.Join(live, ", "))
 	tellNotes(f.log, options.Notes)
 }

@@ -48,9 +48,7 @@ func runCommand() *cobra.Command {
 			}
 			ctx, cancel := context.WithCancelCause(cmd.Context())
 			defer cancel(nil)
-			follower := &follower{read: read, now: resolved, level: level, restart: cancel, log: log}
-			go resolved.Follow(ctx, follower.changed)
-			return run(ctx, options, log)
+			return run(ctx, options, log, &follower{read: read, now: resolved, level: level, restart: cancel, log: log})
 		},
 	}
 	addFlags(cmd.Flags(), &raw)
@@ -72,8 +70,9 @@ func writeConfig(resolved config.Raw) error {
 // startAction is the action of Events about the start, as in kube-proxy.
 const startAction = "StartKubeProxy"
 
-// run builds the agent and lets it work until the context ends.
-func run(ctx context.Context, options config.Options, log *slog.Logger) error {
+// run builds the agent and lets it work until the context ends; follower takes care
+// of changes of the configuration file.
+func run(ctx context.Context, options config.Options, log *slog.Logger, follower *follower) error {
 	if _, err := connect(options); err != nil {
 		return err
 	}
@@ -94,6 +93,8 @@ func run(ctx context.Context, options config.Options, log *slog.Logger) error {
 		fmt.Printf("kernel equals the plan (%d operations)\n", ops)
 		return nil
 	}
+	follower.adopt = func(options config.Options) { agent.adopt(ctx, options, log) }
+	go follower.now.Follow(ctx, follower.changed)
 	go agent.source.tell(ctx)
 	agent.source.events.Node(watch.Normal, "Starting", startAction, "")
 	if options.WrongMode != "" {

@@ -141,7 +141,12 @@ func TestFollower(t *testing.T) {
 				options, err := test.next.Validate()
 				return test.next, options, errors.Join(err, test.err)
 			}}
+		var adopted []config.Options
+		f.adopt = func(o config.Options) { adopted = append(adopted, o) }
 		f.changed()
+		if want := test.err == nil && test.restart == ""; want != (len(adopted) == 1) {
+			t.Errorf("%s: adopted %v, want %t", test.name, adopted, want)
+		}
 		cause := context.Cause(ctx)
 		if (cause != nil) != (test.restart != "") || cause != nil && !strings.Contains(cause.Error(), test.restart) {
 			t.Errorf("%s: ends with %v, want %q", test.name, cause, test.restart)

@@ -291,13 +291,13 @@ func TestIdleOptions(t *testing.T) {
 }
 
 func TestFlagsWithoutField(t *testing.T) {
-	r, err := resolve(t, "--master", "https://192.0.2.1", "--once", "--init-only", "--version", "--write-config-to", "/x",
+	r, err := resolve(t, "--master", "https://192.0.2.1", "--once", "--init-only", "--version", "--cleanup", "--write-config-to", "/x",
 		"--config", file(t, "mode", "ipvs", ""))
 	if err != nil {
 		t.Fatal(err)
 	}
 	o, err := r.Validate()
-	if err != nil || o.API.Master != "https://192.0.2.1" || !o.Once || !r.InitOnly || !r.Version || r.WriteConfigTo != "/x" {
+	if err != nil || o.API.Master != "https://192.0.2.1" || !o.Once || !r.InitOnly || !r.Version || !r.Cleanup || r.WriteConfigTo != "/x" {
 		t.Errorf("flags beside a file give %+v, %+v, %v", r, o, err)
 	}
 }

@@ -42,7 +42,7 @@ var kubeProxyOptions = []option{
 		usage: "`mode` of kube-proxy: this is always ipvs, another one is a warning (see --strict-mode)"},
 	{group: groupServices, name: "ipvs-sync-period", path: "ipvs.syncPeriod", bind: duration(func(r *Raw) *time.Duration { return &r.IPVS.SyncPeriod.Duration }),
 		usage: "half of the time that a change may wait until this node is unhealthy"},
-	{group: groupServices, name: "ipvs-min-sync-period", path: "ipvs.minSyncPeriod", bind: duration(func(r *Raw) *time.Duration { return &r.IPVS.MinSyncPeriod.Duration }),
+	{group: groupServices, name: "ipvs-min-sync-period", path: "ipvs.minSyncPeriod", live: true, bind: duration(func(r *Raw) *time.Duration { return &r.IPVS.MinSyncPeriod.Duration }),
 		usage: "least time between two rounds of changes (default 0: none)"},
 
 	{group: groupTraffic, name: "detect-local-mode", path: "detectLocalMode", bind: text(func(r *Raw) *string { return (*string)(&r.DetectLocalMode) }),
@@ -53,7 +53,7 @@ var kubeProxyOptions = []option{
 		usage: "bridge `interface` of the pods, for BridgeInterface"},
 	{group: groupTraffic, name: "pod-interface-name-prefix", path: "detectLocal.interfaceNamePrefix", bind: text(func(r *Raw) *string { return &r.DetectLocal.InterfaceNamePrefix }),
 		usage: "`prefix` of the pods' interfaces, for InterfaceNamePrefix"},
-	{group: groupTraffic, name: "masquerade-all", path: "iptables.masqueradeAll", bind: boolean(func(r *Raw) *bool { return &r.IPTables.MasqueradeAll }),
+	{group: groupTraffic, name: "masquerade-all", path: "iptables.masqueradeAll", live: true, bind: boolean(func(r *Raw) *bool { return &r.IPTables.MasqueradeAll }),
 		usage: "masquerade all traffic to ClusterIPs"},
 	{group: groupTraffic, name: "iptables-masquerade-bit", path: "iptables.masqueradeBit", bind: number(func(r *Raw) *int32 { return r.IPTables.MasqueradeBit }),
 		usage: "`bit` of the firewall mark for masquerading, 0 to 31; the bit above and those below are used too"},
