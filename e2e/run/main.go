@@ -43,7 +43,8 @@ func main() {
 	var exit *exec.ExitError
 	switch {
 	case err == nil || errors.Is(err, flag.ErrHelp):
-	case errors.As(err, &exit) && exit.ExitCode() > 0: // the machine said why
+	case errors.As(err, &exit) && exit.ExitCode() > 0:
+		fmt.Fprintln(os.Stderr, "e2e:", err)
 		os.Exit(exit.ExitCode())
 	default:
 		fmt.Fprintln(os.Stderr, "e2e:", err)
