@@ -3,7 +3,6 @@ package proxier
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"net/netip"
 	"slices"
 
@@ -23,7 +22,6 @@ func (p *Proxier) refreshNode(ctx context.Context, dirty *watch.Dirty) error {
 		p.listAddrs = err != nil
 	}
 	if err != nil {
-		p.failures.tell(fmt.Errorf("%w; going on with the addresses known", err))
 		addrs = p.node.Addrs
 	}
 	node := plan.Node{Name: p.config.NodeName, Addrs: addrs}

@@ -53,10 +53,10 @@ type Config struct {
 	Plan     plan.Config
 	// MinSyncPeriod is the least time between the ends of two rounds; zero means none.
 	MinSyncPeriod time.Duration
-	// MarkShift and MarkBits say where the index of a short circuit stands in the
-	// firewall mark; zero bits turn the short circuit off.
-	MarkShift, MarkBits uint8
-	Reconcile           reconcile.Config
+	// MarkBase and MarkBits lay out the marks of short circuits; see ledger.New.
+	MarkBase  uint32
+	MarkBits  uint8
+	Reconcile reconcile.Config
 	// RulesChanged is poked when somebody changed static rules, ours or not; nil where
 	// nobody tells.
 	RulesChanged <-chan struct{}
@@ -100,7 +100,7 @@ var apiServer = plan.ServiceName{Namespace: "default", Name: "kubernetes"}
 
 // New wires the loop. Doors carry its writes to the kernel.
 func New(config Config, source Source, host Host, nodePorts NodePorts, doors reconcile.Doors, log *slog.Logger) *Proxier {
-	desired := ledger.New(config.MarkShift, config.MarkBits)
+	desired := ledger.New(config.MarkBase, config.MarkBits)
 	config.Reconcile.First = apiServer
 	return &Proxier{
 		config: config, source: source, host: host, nodePorts: nodePorts,
@@ -162,7 +162,7 @@ func (p *Proxier) Once(ctx context.Context) (ops int, err error) {
 		if s.Complete() {
 			return ops, nil
 		}
-		err = errors.Join(s.Blocked, s.Err())
+		err = errors.Join(s.Unread, s.Err())
 		if !sleep(ctx, s.RetryIn) {
 			return ops, ctx.Err()
 		}

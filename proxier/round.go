@@ -21,14 +21,16 @@ type Summary struct {
 	// whose clients on this node reach only endpoints on it for want of a mark, and
 	// Problems the parts of Services that cannot be served.
 	Conflicts, LocalOnly, Problems int
-	// Blocked is why the first round could not begin, or nil.
-	Blocked error
+	// Unread is what the round could not read, or nil: the node's addresses, and at the
+	// start the marks that the kernel has. Without them the first plan is not made;
+	// later ones go on with the addresses known.
+	Unread error
 }
 
 // Complete: nothing is left undone, so that the kernel equals the plan. Drains and
 // Services that cannot be served are not undone work.
 func (s Summary) Complete() bool {
-	return s.Blocked == nil && s.Pending == 0 && s.Failures == 0 && s.Panics == 0
+	return s.Unread == nil && s.Pending == 0 && s.Failures == 0 && s.Panics == 0
 }
 
 // hostRetry is the time after which a failed listing of the host's addresses, or of
@@ -45,9 +47,11 @@ func (p *Proxier) work(ctx context.Context) Summary {
 	if dirty.Revision != "" {
 		p.revision = dirty.Revision
 	}
-	nodeErr := p.refreshNode(ctx, &dirty)
-	s := Summary{Blocked: p.begin(ctx, nodeErr)}
-	if s.Blocked != nil {
+	s := Summary{Unread: p.refreshNode(ctx, &dirty)}
+	if !p.planned && s.Unread == nil {
+		s.Unread = p.adoptMarks(ctx)
+	}
+	if !p.planned && s.Unread != nil {
 		// The names are not lost: the first plan is of all Services.
 		s.RetryIn = hostRetry
 		return p.end(s, start)
@@ -66,7 +70,7 @@ func (p *Proxier) work(ctx context.Context) Summary {
 	touched.Merge(more)
 	s.Dirty, s.Panics, s.Planned = len(names), panics, time.Since(start)
 	s.Report = p.kernel.Round(ctx, touched)
-	if nodeErr != nil {
+	if s.Unread != nil {
 		s.RetryIn = sooner(s.RetryIn, hostRetry)
 	}
 	if next := p.panicked.next(); !next.IsZero() {
@@ -77,18 +81,6 @@ func (p *Proxier) work(ctx context.Context) Summary {
 	p.problems.localOnly(localOnly)
 	s.Conflicts, s.LocalOnly, s.Problems = len(conflicts), len(localOnly), p.problems.len()
 	return p.end(s, start)
-}
-
-// begin reads what the first plan needs. Without the node's addresses the plan would
-// lack the NodePorts, and take them from the kernel.
-func (p *Proxier) begin(ctx context.Context, nodeErr error) error {
-	if p.planned {
-		return nil
-	}
-	if nodeErr != nil {
-		return nodeErr
-	}
-	return p.adoptMarks(ctx)
 }
 
 func (p *Proxier) end(s Summary, start time.Time) Summary {
@@ -138,9 +130,8 @@ func (p *Proxier) planAll(names []plan.ServiceName) (touched ledger.Touched, pan
 // tell logs one line for a round that did something, and one when the state of the
 // source that was read is in the kernel.
 func (p *Proxier) tell(s Summary) {
-	if s.Blocked != nil {
-		p.failures.tell(s.Blocked)
-		return
+	if s.Unread != nil {
+		p.failures.tell(s.Unread)
 	}
 	for _, err := range s.Failed {
 		p.failures.tell(err)
