@@ -83,6 +83,7 @@ func buildOn(ctx context.Context, options config.Options, log *slog.Logger, open
 		NodeName:      options.NodeName,
 		Plan:          plan.Config{Scheduler: options.Scheduler, BindExternal: options.BindExternal},
 		MinSyncPeriod: options.MinSyncPeriod,
+		MarkBase:      marks.Capture,
 		MarkBits:      uint8(bits.OnesCount32(marks.Index)),
 		Reconcile:     reconcileConfig(options),
 		Events:        a.source.events,
