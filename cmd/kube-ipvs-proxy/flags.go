@@ -1,8 +1,6 @@
 package main
 
 import (
-	"log/slog"
-
 	"github.com/spf13/pflag"
 
 	"kube-ipvs-proxy/proxier/config"
@@ -22,15 +20,4 @@ func configure(f *pflag.FlagSet, raw config.Raw) (config.Raw, config.Options, er
 		return config.Raw{}, config.Options{}, exitError{2, err}
 	}
 	return resolved, options, nil
-}
-
-// tellNotes logs what the operator should know of the configuration.
-func tellNotes(log *slog.Logger, notes []config.Note) {
-	for _, n := range notes {
-		if n.Warning {
-			log.Warn("configuration", "note", n.Text)
-		} else {
-			log.Info("configuration", "note", n.Text)
-		}
-	}
 }

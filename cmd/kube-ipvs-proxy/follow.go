@@ -37,5 +37,5 @@ func (f *follower) changed() {
 	f.level.Set(logLevel(options))
 	f.adopt(options)
 	f.log.Info("configuration changed", "adopted", strings.Join(live, ", "))
-	tellNotes(f.log, options.Notes)
+	tellNotes(f.log, options)
 }

@@ -39,7 +39,7 @@ func runCommand() *cobra.Command {
 			}
 			log, level := logger(options)
 			log.Info("starting", "version", versionText(), "node", options.NodeName)
-			tellNotes(log, options.Notes)
+			tellNotes(log, options)
 			if resolved.Cleanup {
 				return cleanup(cmd.Context(), cmd.OutOrStdout(), options, false, "")
 			}

@@ -158,6 +158,31 @@ func TestFollower(t *testing.T) {
 	}
 }
 
+// TestNodePortNotes: where NodePorts are served on every address, it is said.
+func TestNodePortNotes(t *testing.T) {
+	for _, test := range []struct {
+		selectors []string
+		families  string
+		warning   bool
+	}{
+		{nil, "IPv4 and IPv6", false},
+		{[]string{"all"}, "IPv4 and IPv6", false},
+		{[]string{"primary"}, "", false},
+		{[]string{"10.0.0.0/8"}, "IPv6", true},
+		{[]string{"fd00::/8"}, "IPv4", true},
+		{[]string{"10.0.0.0/8", "::/0"}, "IPv6", true},
+		{[]string{"10.0.0.0/8", "fd00::/8"}, "", false},
+	} {
+		notes := nodePortNotes(config.Options{NodePorts: test.selectors})
+		if len(notes) == 0 && test.families == "" {
+			continue
+		}
+		if len(notes) != 1 || notes[0].Warning != test.warning || !strings.Contains(notes[0].Text, "every "+test.families+" address") {
+			t.Errorf("%q: %+v, want %q, warning %t", test.selectors, notes, test.families, test.warning)
+		}
+	}
+}
+
 // TestStatement95TimeoutsFollowConntrack when none is chosen.
 func TestStatement95TimeoutsFollowConntrack(t *testing.T) {
 	kernel := ipvsutil.Timeouts{TCP: 900, TCPFin: 120, UDP: 300}
