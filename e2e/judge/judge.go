@@ -132,6 +132,7 @@ func (j *Lab) proxies(ctx context.Context, l *testbed.Lab, mode string) (map[str
 	if err != nil {
 		return nil, err
 	}
+	loadModules(ctx, l.Host(testbed.Node1), mode)
 	proxies := map[string]testbed.Proxy{}
 	for _, n := range l.Nodes() {
 		r, err := newRelay(n, strings.TrimPrefix(config.Host, "https://"))
@@ -144,6 +145,18 @@ func (j *Lab) proxies(ctx context.Context, l *testbed.Lab, mode string) (map[str
 		}
 	}
 	return proxies, nil
+}
+
+// loadModules loads what nodes have before kube-proxy starts there. Where the kernel has
+// it built in, or has none, kube-proxy finds out.
+func loadModules(ctx context.Context, h *testbed.Host, mode string) {
+	names := []string{"nf_conntrack"}
+	if mode == "ipvs" {
+		names = append(names, "ip_vs", "ip_vs_rr", "ip_vs_wrr", "ip_vs_sh")
+	}
+	for _, name := range names {
+		_, _ = h.Exec(ctx, "modprobe", "-q", name)
+	}
 }
 
 // findAPI gives the kubeconfig of the API server that the environment names, as where
