@@ -57,8 +57,8 @@ type Config struct {
 	MarkBase  uint32
 	MarkBits  uint8
 	Reconcile reconcile.Config
-	// RulesChanged is poked when somebody changed static rules, ours or not; nil where
-	// nobody tells.
+	// RulesChanged is poked when somebody changed static rules, ours or not, and closed
+	// when nobody tells any more; nil where nobody tells at all.
 	RulesChanged <-chan struct{}
 	// Begin is called before a round drains the dirty names, End after it; both may be
 	// nil.
@@ -130,7 +130,13 @@ func (p *Proxier) Run(ctx context.Context) error {
 		case <-p.host.Damaged():
 			p.log.Warn("the device of the bound addresses was lost")
 			p.kernel.DeviceLost()
-		case <-p.config.RulesChanged:
+		case _, told := <-p.config.RulesChanged:
+			if !told && ctx.Err() == nil {
+				p.log.Warn("changes of rules are told no more; they are looked at from time to time")
+			}
+			if !told {
+				p.config.RulesChanged = nil
+			}
 			p.kernel.RulesChanged()
 		}
 		if !p.source.Synced() {

@@ -79,6 +79,12 @@ func buildOn(ctx context.Context, options config.Options, log *slog.Logger, open
 		a.close()
 		return nil, err
 	}
+	var rulesChanged <-chan struct{}
+	if a.rules != nil {
+		if rulesChanged, err = a.rules.Watch(ctx); err != nil {
+			log.Warn("changes of rules by others are found late", "err", err)
+		}
+	}
 	a.proxier = proxier.New(proxier.Config{
 		NodeName:      options.NodeName,
 		Plan:          plan.Config{Scheduler: options.Scheduler, BindExternal: options.BindExternal},
@@ -86,6 +92,7 @@ func buildOn(ctx context.Context, options config.Options, log *slog.Logger, open
 		MarkBase:      marks.Capture,
 		MarkBits:      uint8(bits.OnesCount32(marks.Index)),
 		Reconcile:     reconcileConfig(options),
+		RulesChanged:  rulesChanged,
 		Events:        a.source.events,
 		PodCIDRs:      a.followPodCIDRs(log),
 	}, a.source, node, func(addrs, nodeIPs []netip.Addr) []netip.Addr {
