@@ -84,6 +84,9 @@ var (
 	gateway      = addrs("172.30.0.1", "fd30::1")
 )
 
+// ServiceRange is the range of the ClusterIPs.
+func ServiceRange(f Family) netip.Prefix { return serviceRange.of(f) }
+
 // ClusterCIDR is the value of --cluster-cidr.
 const ClusterCIDR = "10.244.0.0/16,fd44::/48"
 
