@@ -52,11 +52,26 @@ func prepare(ctx context.Context, options config.Options, log *slog.Logger) erro
 
 // setSysctls sets those that IPVS needs, then those of connection tracking.
 func setSysctls(options config.Options, ipv6 bool, log *slog.Logger) error {
-	release, err := host.KernelRelease(host.ProcSys)
+	settings, module, err := wantedSysctls(options, ipv6, log)
 	if err != nil {
 		return err
 	}
-	settings := host.Sysctls(host.SysctlOptions{Release: release, IPv6: ipv6, StrictARP: options.StrictARP})
+	problems := host.EnsureSysctls(host.ProcSys, settings)
+	problems = append(problems, host.EnsureSysctls(host.Sys, module)...)
+	for _, problem := range problems {
+		log.Warn("kernel setting", "problem", problem.String())
+	}
+	return nil
+}
+
+// wantedSysctls are the settings below host.ProcSys, and those of the conntrack module
+// below host.Sys.
+func wantedSysctls(options config.Options, ipv6 bool, log *slog.Logger) (settings, module []host.Sysctl, err error) {
+	release, err := host.KernelRelease(host.ProcSys)
+	if err != nil {
+		return nil, nil, err
+	}
+	settings = host.Sysctls(host.SysctlOptions{Release: release, IPv6: ipv6, StrictARP: options.StrictARP})
 	if on := options.RunEstimation; on != nil {
 		want := map[bool]string{false: "0", true: "1"}[*on]
 		settings = append(settings, host.Sysctl{Key: "net/ipv4/vs/run_estimation", Want: want,
@@ -70,12 +85,7 @@ func setSysctls(options config.Options, ipv6 bool, log *slog.Logger) error {
 			conntrack.MaxPerCore = 0
 		}
 	}
-	problems := host.EnsureSysctls(host.ProcSys, append(settings, conntrack.Sysctls(cpus)...))
-	problems = append(problems, host.EnsureSysctls(host.Sys, conntrack.HashSize(cpus))...)
-	for _, problem := range problems {
-		log.Warn("kernel setting", "problem", problem.String())
-	}
-	return nil
+	return append(settings, conntrack.Sysctls(cpus)...), conntrack.HashSize(cpus), nil
 }
 
 func conntrackOf(c config.Conntrack) host.Conntrack {

@@ -27,6 +27,7 @@ var directions = map[string][]string{
 	"proxier/watch":        {"proxier/plan", "ipvsutil"},
 	"proxier/plan":         {"ipvsutil", "ipsetutil"},
 	"proxier/ledger":       {"proxier/plan", "ipvsutil", "ipsetutil"},
+	"proxier/explain":      {"proxier/plan", "proxier/ledger", "ipvsutil", "ipsetutil"},
 	"proxier/reconcile":    {"proxier/ledger", "proxier/plan", "ipvsutil", "ipsetutil"},
 	"proxier/netfilter":    {"ipvsutil", "ipsetutil", "ipvsutil/netlink"},
 	"proxier/health":       {},
@@ -44,7 +45,7 @@ var directions = map[string][]string{
 }
 
 // pure packages compute: no network, process, file, clock or Kubernetes client.
-var pure = []string{"proxier/plan", "proxier/ledger", "ipvsutil", "ipsetutil"}
+var pure = []string{"proxier/plan", "proxier/ledger", "proxier/explain", "ipvsutil", "ipsetutil"}
 
 // pureImports is what they may import of the standard library; of some packages
 // only the values (valuesOf).

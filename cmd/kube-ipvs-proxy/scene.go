@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"kube-ipvs-proxy/ipsetutil"
+	ipsetkernel "kube-ipvs-proxy/ipsetutil/kernel"
+	"kube-ipvs-proxy/proxier"
+	"kube-ipvs-proxy/proxier/config"
+	"kube-ipvs-proxy/proxier/netfilter"
+	"kube-ipvs-proxy/proxier/reconcile"
+)
+
+// readLimit is how long the commands that look wait for Services and EndpointSlices.
+const readLimit = 30 * time.Second
+
+// scene is what the commands that look know of the desired state: the same plan that
+// an agent with the same flags makes.
+type scene struct {
+	options config.Options // with the pod networks that the Node gave
+	marks   netfilter.Marks
+	flags   netfilter.Flags
+	source  *source
+	proxier.Inspection
+
+	agent *agent
+	stop  context.CancelFunc
+}
+
+// sceneOf opens the scene for the flags of a command.
+func sceneOf(cmd *cobra.Command, raw config.Raw) (*scene, error) {
+	_, options, err := configure(cmd.Flags(), raw)
+	if err != nil {
+		return nil, err
+	}
+	return openScene(cmd.Context(), options)
+}
+
+// openScene reads all Services and plans them. It needs neither root nor IPVS.
+func openScene(ctx context.Context, options config.Options) (*scene, error) {
+	ctx, stop := context.WithTimeoutCause(ctx, readLimit, fmt.Errorf("no complete list of Services within %v", readLimit))
+	s := &scene{stop: stop}
+	agent, err := buildOn(ctx, options, slog.New(slog.DiscardHandler), s.lookDoors)
+	if err == nil {
+		s.agent, s.source = agent, agent.source
+		s.Inspection, err = agent.proxier.Inspect(ctx)
+	}
+	if err != nil {
+		if cause := context.Cause(ctx); errors.Is(err, context.DeadlineExceeded) {
+			err = cause
+		}
+		if s.source != nil {
+			err = s.source.explain(err)
+		}
+		s.close()
+		return nil, exitError{2, fmt.Errorf("read the Services: %w", err)}
+	}
+	return s, nil
+}
+
+func (s *scene) close() {
+	s.stop()
+	if s.agent != nil {
+		s.agent.close()
+	}
+}
+
+// lookDoors opens the one door that planning reads through: the kernel's marks of
+// short circuits. Without it they are given anew, which is no worse.
+func (s *scene) lookDoors(a *agent, ctx context.Context, options config.Options, marks netfilter.Marks) (reconcile.Doors, error) {
+	s.options, s.marks, s.flags = options, marks, flags(options, marks)
+	sets, err := ipsetkernel.Open(ctx)
+	if err != nil {
+		return reconcile.Doors{Sets: noSets{}}, nil
+	}
+	a.closers = append(a.closers, sets.Close)
+	return reconcile.Doors{Sets: sets}, nil
+}
+
+// noSets is the door to a kernel that has no sets, or shows none.
+type noSets struct{ ipsetutil.Sets }
+
+// Names implements ipsetutil.Sets.
+func (noSets) Names(context.Context) ([]string, error) { return nil, nil }
+
+// Sizes implements ipsetutil.Sets.
+func (noSets) Sizes(context.Context) (map[string]int, error) { return nil, nil }
