@@ -44,7 +44,7 @@ func (r *Reconciler) addressKinds(work ledger.Touched) [2]addressKind {
 }
 
 // bind binds and captures what is wanted and missing. An address with a server that
-// could not be made waits: bound alone it would lead to the host's own ports.
+// could neither be made nor shielded waits: it would lead to the host's own ports.
 func (r *Reconciler) bind(ctx context.Context, report *Report, work ledger.Touched) {
 	missing := r.missingServers()
 	for _, k := range r.addressKinds(work) {
@@ -62,12 +62,12 @@ func (r *Reconciler) bind(ctx context.Context, report *Report, work ledger.Touch
 	}
 }
 
-// missingServers are the addresses with a server that is wanted and failed to come.
+// missingServers are the addresses with a server that is wanted, failed to come and
+// is not shielded.
 func (r *Reconciler) missingServers() map[netip.Addr]bool {
 	missing := map[netip.Addr]bool{}
 	note := func(key ipvsutil.Key) {
-		_, wanted := r.wantServer(key)
-		if _, there := r.seen.servers[key]; wanted && !there {
+		if r.missing(key) && !r.isShielded(key) {
 			missing[key.Addr.Addr()] = true
 		}
 	}

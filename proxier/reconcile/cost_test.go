@@ -103,7 +103,7 @@ func TestMemoryAfterChurn(t *testing.T) {
 			return [12]int{
 				members, len(w.seen.servers), len(w.seen.reals), len(w.seen.bound), len(w.seen.captured),
 				len(w.seen.bearers), len(w.drains), len(w.lingers.servers), len(w.lingers.members),
-				len(w.timeouts), w.failing.len() + w.waiting.Len() + w.pending.Len(), len(w.stale.flows),
+				len(w.timeouts) + len(w.shielded), w.failing.len() + w.waiting.Len() + w.pending.Len(), len(w.stale.flows),
 			}
 		}
 		before := size()

@@ -135,7 +135,8 @@ func (r *Reconciler) endDrains(ctx context.Context, report *Report, work *ledger
 // wantsReal tells one that came back, and gets its weight in this round.
 func (r *Reconciler) wantsReal(key ipvsutil.Key, addr netip.AddrPort) bool {
 	want, _ := r.claimed(key)
-	return slices.ContainsFunc(want.RealServers, func(real ipvsutil.RealServer) bool { return real.Addr == addr })
+	_, wanted := slices.BinarySearchFunc(want.RealServers, addr, compareReal)
+	return wanted
 }
 
 // past tells whether a drain's time is over.

@@ -8,6 +8,7 @@ import (
 	setfake "kube-ipvs-proxy/ipsetutil/fake"
 	"kube-ipvs-proxy/ipvsutil"
 	"kube-ipvs-proxy/ipvsutil/fake"
+	"kube-ipvs-proxy/proxier/plan"
 )
 
 // guard looks at every single change before it is made, and fails the test when it
@@ -179,7 +180,7 @@ func (d guardedAddresses) Capture(ctx context.Context, addrs []netip.Addr) []err
 func (g *guard) come(verb string, addr netip.Addr) {
 	g.note(verb + " " + addr.String())
 	for key := range g.world.ledger.Servers() {
-		if key.Addr.Addr() == addr && key.Mark == 0 && !g.servers[key] {
+		if key.Addr.Addr() == addr && key.Mark == 0 && !g.servers[key] && !g.members[plan.MemberOf(ipsetutil.Refuse, key)] {
 			g.bad("%s %v comes before %v", verb, addr, key)
 		}
 	}

@@ -45,22 +45,26 @@ type service struct {
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{
-		t: t, ipvs: fake.NewIPVS(), sets: setfake.New(), addresses: fake.NewAddresses(),
-		rules: &fakeRules{}, flows: &fakeFlows{},
-		services: map[plan.ServiceName]*service{},
-		node: plan.Node{
-			Name: "n", IPs: addrs("192.0.2.11", "2001:db8::11"),
-			Addrs: addrs("192.0.2.11", "2001:db8::11"), NodePortAddrs: addrs("192.0.2.11", "2001:db8::11"),
-		},
-		config: Config{
-			DrainTimeout: 15 * time.Minute, DrainCheck: 2 * time.Second,
-			SyncPeriod: -1, RefreshPeriod: -1,
-			First: plan.ServiceName{Namespace: "default", Name: "kubernetes"},
-		},
-	}
+	w := &world{t: t}
+	w.doubles()
 	w.start()
 	return w
+}
+
+// doubles makes an empty kernel, and what a world has beside it.
+func (w *world) doubles() {
+	w.ipvs, w.sets, w.addresses = fake.NewIPVS(), setfake.New(), fake.NewAddresses()
+	w.rules, w.flows = &fakeRules{}, &fakeFlows{}
+	w.services = map[plan.ServiceName]*service{}
+	w.node = plan.Node{
+		Name: "n", IPs: addrs("192.0.2.11", "2001:db8::11"),
+		Addrs: addrs("192.0.2.11", "2001:db8::11"), NodePortAddrs: addrs("192.0.2.11", "2001:db8::11"),
+	}
+	w.config = Config{
+		DrainTimeout: 15 * time.Minute, DrainCheck: 2 * time.Second,
+		SyncPeriod: -1, RefreshPeriod: -1,
+		First: plan.ServiceName{Namespace: "default", Name: "kubernetes"},
+	}
 }
 
 // start is a new process on the same kernel.

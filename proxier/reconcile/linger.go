@@ -81,7 +81,7 @@ func (r *Reconciler) wantMember(m ipsetutil.Member) (mark uint32, ok bool) {
 		return mark, true
 	}
 	if r.lingers.members[m] == 0 {
-		return 0, false
+		return 0, r.shields(m)
 	}
 	if m.Entry.Protocol == journalProtocol {
 		mark = markOf(m)

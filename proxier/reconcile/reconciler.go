@@ -79,6 +79,8 @@ type Reconciler struct {
 	damaged damage
 	drains  drains
 	lingers lingers
+	// shielded are the frontends whose server could not be created.
+	shielded map[ipvsutil.Key]bool
 	// timeouts are drain timeouts of Services' own, by server; kept while it exists.
 	timeouts map[ipvsutil.Key]*time.Duration
 	stale    stale
@@ -92,8 +94,8 @@ func New(doors Doors, desired *ledger.Ledger, config Config) *Reconciler {
 	return &Reconciler{
 		doors: doors, config: config, desired: desired,
 		seen: newPicture(), failing: newFailing(), drains: drains{}, lingers: newLingers(),
-		timeouts: map[ipvsutil.Key]*time.Duration{},
-		doubts:   doubts{all: true}, rules: rules{wanted: true}, refresh: newRefresh(config),
+		timeouts: map[ipvsutil.Key]*time.Duration{}, shielded: map[ipvsutil.Key]bool{},
+		doubts: doubts{all: true}, rules: rules{wanted: true}, refresh: newRefresh(config),
 	}
 }
 
@@ -144,10 +146,13 @@ func (r *Reconciler) apply(ctx context.Context, report *Report, work *ledger.Tou
 	r.lingerChanges(ctx, report, work)
 	first, rest := r.split(*work)
 	if first.Len() > 0 {
-		r.build(ctx, report, first)
+		r.build(ctx, report, &first)
+		rest.Merge(first)
 	}
-	if r.build(ctx, report, rest) {
-		r.clear(ctx, report, *work)
+	done := r.build(ctx, report, &rest)
+	*work = rest
+	if done {
+		r.clear(ctx, report, rest)
 	}
 }
 
@@ -177,18 +182,19 @@ func parted[K comparable](keys, wanted map[K]struct{}) (both, all map[K]struct{}
 
 // build does the way up. It reports whether the rules are there; without them
 // everything waits.
-func (r *Reconciler) build(ctx context.Context, report *Report, work ledger.Touched) bool {
-	there := r.there(work)
+func (r *Reconciler) build(ctx context.Context, report *Report, work *ledger.Touched) bool {
+	there := r.there(*work)
 	r.addMembers(ctx, report, work.Members, func(m ipsetutil.Member) bool {
 		return !isException(m) || !there.hasMember(m)
 	})
 	r.deleteEarly(ctx, report, work.Members)
 	if !r.ensureRules(ctx, report) {
-		r.waiting.Merge(work)
+		r.waiting.Merge(*work)
 		return false
 	}
 	r.do(ctx, report, r.raise(work.Servers))
-	r.bind(ctx, report, work)
+	r.shield(ctx, report, work)
+	r.bind(ctx, report, *work)
 	return true
 }
 

@@ -95,14 +95,14 @@ func (r *Reconciler) serves(want ledger.Server) bool {
 func (r *Reconciler) lowerReals(ops []ipvsutil.Op, want ledger.Server) []ipvsutil.Op {
 	key := want.Key
 	have := r.seen.reals[key]
-	wanted := make(map[netip.AddrPort]bool, len(want.RealServers))
-	for _, real := range want.RealServers {
-		wanted[real.Addr] = true
-	}
-	for _, addr := range slices.SortedFunc(maps.Keys(have), netip.AddrPort.Compare) {
-		if wanted[addr] {
-			continue
+	var left []netip.AddrPort
+	for addr := range have {
+		if _, wanted := slices.BinarySearchFunc(want.RealServers, addr, compareReal); !wanted {
+			left = append(left, addr)
 		}
+	}
+	slices.SortFunc(left, netip.AddrPort.Compare)
+	for _, addr := range left {
 		op := ipvsutil.Op{
 			Verb: ipvsutil.DeleteRealServer, Server: want.VirtualServer,
 			Real: ipvsutil.RealServer{Addr: addr},
@@ -118,6 +118,8 @@ func (r *Reconciler) lowerReals(ops []ipvsutil.Op, want ledger.Server) []ipvsuti
 	}
 	return ops
 }
+
+func compareReal(real ipvsutil.RealServer, addr netip.AddrPort) int { return real.Addr.Compare(addr) }
 
 // mayDrain: a real server that left keeps its connections at weight 0 and takes no
 // new ones. UDP and SCTP flows never end by themselves, so that they keep only one
