@@ -26,6 +26,7 @@ const drainCheck = 2 * time.Second
 type agent struct {
 	proxier *proxier.Proxier
 	source  *source
+	monitor *monitor
 	closers []func() error
 	// options and rules belong to the loop once it runs; see adopt. Rules is nil
 	// where others than netfilter's are.
@@ -85,22 +86,35 @@ func buildOn(ctx context.Context, options config.Options, log *slog.Logger, open
 			log.Warn("changes of rules by others are found late", "err", err)
 		}
 	}
+	a.monitor = newMonitor(options, a.source, log)
 	a.proxier = proxier.New(proxier.Config{
 		NodeName:      options.NodeName,
-		Plan:          plan.Config{Scheduler: options.Scheduler, BindExternal: options.BindExternal},
+		Plan:          planConfig(options),
 		MinSyncPeriod: options.MinSyncPeriod,
 		MarkBase:      marks.Capture,
 		MarkBits:      uint8(bits.OnesCount32(marks.Index)),
 		Reconcile:     reconcileConfig(options),
 		RulesChanged:  rulesChanged,
+		Begin:         a.monitor.Begin,
+		End:           a.monitor.ended,
 		Events:        a.source.events,
 		PodCIDRs:      a.followPodCIDRs(log),
-	}, a.source, node, func(addrs, nodeIPs []netip.Addr) []netip.Addr {
+	}, a.monitor.relay(ctx), node, func(addrs, nodeIPs []netip.Addr) []netip.Addr {
 		picked := host.NodePortAddresses(addrs, withBindAddress(nodeIPs, options.BindAddress), nodePorts)
+		a.monitor.checks.SetAddresses(a.monitor.checkAddresses(picked))
 		// IPVS serves no loopback address: its packets never leave the host.
 		return slices.DeleteFunc(picked, netip.Addr.IsLoopback)
 	}, doors, log)
+	a.monitor.proxier = a.proxier
 	return a, nil
+}
+
+// planConfig are the choices for all Services.
+func planConfig(options config.Options) plan.Config {
+	return plan.Config{
+		Scheduler: options.Scheduler, BindExternal: options.BindExternal,
+		NoExternalIPs: options.NoExternalIPs, AllowExternal: options.AllowExternalCIDRs,
+	}
 }
 
 // reconcileConfig are the times of the reconciler, where zero means its default.

@@ -138,7 +138,7 @@ func (b *builder) family(clusterIP netip.Addr, ports []Port, byPort map[PortKey]
 func (b *builder) places(clusterIP netip.Addr) []place {
 	ipv6 := clusterIP.Is6()
 	var places []place
-	for _, addr := range familyOf(b.service.ExternalIPs, ipv6) {
+	for _, addr := range familyOf(b.externalIPs(), ipv6) {
 		if addr == clusterIP {
 			b.problem("externalIP "+addr.String(), "is the Service's own clusterIP, and served as that")
 			continue
@@ -158,11 +158,32 @@ func (b *builder) places(clusterIP netip.Addr) []place {
 	return places
 }
 
+// externalIPs are those of the Service, unless the operator serves none.
+func (b *builder) externalIPs() []netip.Addr {
+	if b.config.NoExternalIPs {
+		return nil
+	}
+	return b.service.ExternalIPs
+}
+
+// allowed: whoever may write Services could otherwise take the node's traffic to any
+// address.
+func (b *builder) allowed(addr netip.Addr) bool {
+	if len(b.config.AllowExternal) == 0 || slices.Contains(b.node.Addrs, addr) {
+		return true
+	}
+	return slices.ContainsFunc(b.config.AllowExternal, func(p netip.Prefix) bool { return p.Contains(addr) })
+}
+
 // place adds an external address if it can be served, and claims it: nothing for an
 // address of the node's own devices, else bound or captured.
 func (b *builder) place(places []place, addr netip.Addr, what string, of membersOf) []place {
 	if reason := unfit(addr); reason != "" {
 		b.problem(what+" "+addr.String(), reason)
+		return places
+	}
+	if !b.allowed(addr) {
+		b.problem(what+" "+addr.String(), "is outside of the ranges that the node's operator allows")
 		return places
 	}
 	p := place{addr: addr, members: of}

@@ -100,6 +100,12 @@ type Config struct {
 	// BindExternal binds external addresses to kube-ipvs0, as kube-proxy does,
 	// instead of capturing them for each port.
 	BindExternal bool
+	// NoExternalIPs leaves spec.externalIPs unserved (gate AllowServiceExternalIPs off).
+	NoExternalIPs bool
+	// AllowExternal bounds external addresses of both kinds: those outside are
+	// refused. Empty allows every address that can be served. An address of the node
+	// is served in any case, port by port.
+	AllowExternal []netip.Prefix
 }
 
 // PortKey names one port of a Service in one family.
