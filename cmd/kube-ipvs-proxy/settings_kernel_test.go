@@ -6,9 +6,11 @@ import (
 	"errors"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	vnetlink "github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -130,5 +132,62 @@ spec: {type: ClusterIP, clusterIP: 10.96.7.7, clusterIPs: [10.96.7.7], ports: [{
 		vnetlink.RT_FILTER_TABLE|vnetlink.RT_FILTER_DST)
 	if err != nil || len(routes) != 1 {
 		t.Errorf("routes %v, %v, want one", routes, err)
+	}
+}
+
+// TestStatement125ChangedConfigFile is adopted while the process runs where that can
+// be, ends it with a reason else, and is refused when it is wrong.
+func TestStatement125ChangedConfigFile(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "config.conf")
+	write := func(cidr, more string) {
+		t.Helper()
+		text := "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nclusterCIDR: " + cidr + "\n" + more +
+			"\n---\napiVersion: kube-ipvs-proxy/v1alpha1\nkind: IPVSProxyConfiguration\nmanifests: " + t.TempDir() + "\n"
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	folder := t.TempDir()
+	args := []string{"--config", name, "--manifests", folder, "--hostname-override", "n"}
+	write("10.244.0.0/16", "")
+	ended := make(chan error, 1)
+	go func() {
+		_, err := execute(t, args...)
+		ended <- err
+	}()
+	t.Cleanup(func() { _, _ = execute(t, "--cleanup") })
+	rules := func() string {
+		out, err := exec.Command("iptables-save", "-t", "nat").Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(out)
+	}
+	wait := func(what string, there func() bool) {
+		t.Helper()
+		for end := time.Now().Add(time.Minute); !there(); time.Sleep(200 * time.Millisecond) {
+			select {
+			case err := <-ended:
+				t.Fatalf("%s: the process ended: %v", what, err)
+			default:
+			}
+			if time.Now().After(end) {
+				t.Fatalf("%s: not within a minute:\n%s", what, rules())
+			}
+		}
+	}
+	wait("start", func() bool { return strings.Contains(rules(), "10.244.0.0/16") })
+	write("nonsense", "iptables: {masqueradeAll: true}")
+	time.Sleep(2 * time.Second)
+	write("10.244.0.0/16", "iptables: {masqueradeAll: true}")
+	wait("masqueradeAll", func() bool { return !strings.Contains(rules(), "10.244.0.0/16") })
+	write("10.245.0.0/16", "")
+	select {
+	case err := <-ended:
+		if exit, ok := errors.AsType[exitError](err); !ok || exit.code != 1 || !strings.Contains(err.Error(), "clusterCIDR") {
+			t.Errorf("ended with %v, want status 1 and clusterCIDR", err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("another clusterCIDR does not end the process")
 	}
 }
