@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 
 	"kube-ipvs-proxy/proxier/config"
@@ -33,9 +34,10 @@ func (f *follower) changed() {
 		f.restart(exitError{1, fmt.Errorf("configuration changed, and a restart has to take it over: %s", strings.Join(restart, ", "))})
 		return
 	}
+	before, _ := f.now.Validate() // it was valid
 	f.now = next
 	f.level.Set(logLevel(options))
 	f.adopt(options)
 	f.log.Info("configuration changed", "adopted", strings.Join(live, ", "))
-	tellNotes(f.log, options)
+	logNotes(f.log, slices.DeleteFunc(options.Notes, func(n config.Note) bool { return slices.Contains(before.Notes, n) }))
 }

@@ -8,9 +8,13 @@ import (
 	"kube-ipvs-proxy/proxier/host"
 )
 
-// tellNotes logs what the operator should know of the configuration.
+// tellNotes logs what the operator should know of the configuration at the start.
 func tellNotes(log *slog.Logger, options config.Options) {
-	for _, n := range append(slices.Clone(options.Notes), nodePortNotes(options)...) {
+	logNotes(log, append(slices.Clone(options.Notes), nodePortNotes(options)...))
+}
+
+func logNotes(log *slog.Logger, notes []config.Note) {
+	for _, n := range notes {
 		if n.Warning {
 			log.Warn("configuration", "note", n.Text)
 		} else {

@@ -118,8 +118,10 @@ func TestRefusedWithStatus2(t *testing.T) {
 func TestFollower(t *testing.T) {
 	now := config.Defaults()
 	now.ClusterCIDR = "10.0.0.0/8"
-	verbose, moved := now, now
+	now.ShowHiddenMetricsForVersion = "1.36" // has a note
+	verbose, moved, noted := now, now, now
 	verbose.Logging.Verbosity = 4
+	noted.ShowHiddenMetricsForVersion = "1.35"
 	moved.ClusterCIDR, moved.Manifests = "11.0.0.0/8", "/x"
 	for _, test := range []struct {
 		name    string
@@ -131,6 +133,7 @@ func TestFollower(t *testing.T) {
 	}{
 		{"the same", now, nil, "", `msg="configuration changed" adopted=""`, slog.LevelInfo},
 		{"log level", verbose, nil, "", "adopted=logging.verbosity", slog.LevelDebug},
+		{"note", noted, nil, "", "1.35 has no effect", slog.LevelInfo},
 		{"much", moved, nil, "clusterCIDR, manifests", "", slog.LevelInfo},
 		{"refused", now, errors.New("is wrong"), "", `going on with the one before" err="is wrong"`, slog.LevelInfo},
 	} {
@@ -153,6 +156,9 @@ func TestFollower(t *testing.T) {
 		}
 		if !strings.Contains(log.String(), test.log) || f.level.Level() != test.level {
 			t.Errorf("%s: level %v, log %q, want %v, %q", test.name, f.level, log.String(), test.level, test.log)
+		}
+		if strings.Contains(log.String(), "1.36") {
+			t.Errorf("%s: an old note is told again: %q", test.name, log.String())
 		}
 		cancel(nil)
 	}
