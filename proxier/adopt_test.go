@@ -18,9 +18,10 @@ type unread struct {
 	Host
 }
 
-func (unread) Changed() <-chan struct{} { return nil }
-func (unread) Damaged() <-chan struct{} { return nil }
-func (unread) Synced() bool             { return false }
+func (unread) Changed() <-chan struct{}     { return nil }
+func (unread) Damaged() <-chan struct{}     { return nil }
+func (unread) Unbound() <-chan []netip.Addr { return nil }
+func (unread) Synced() bool                 { return false }
 
 // TestAdopt: a running loop takes over, in its own goroutine, what changed.
 func TestAdopt(t *testing.T) {

@@ -138,6 +138,7 @@ func poke(c chan struct{}) {
 // fakeHost has addresses that the test changes.
 type fakeHost struct {
 	changed, damaged chan struct{}
+	unbound          chan []netip.Addr
 	mu               sync.Mutex
 	addrs            []netip.Addr
 	err              error
@@ -147,7 +148,8 @@ type fakeHost struct {
 func newHost() *fakeHost {
 	return &fakeHost{
 		changed: make(chan struct{}, 1), damaged: make(chan struct{}, 1),
-		addrs: []netip.Addr{netip.MustParseAddr("192.0.2.11")},
+		unbound: make(chan []netip.Addr, 1),
+		addrs:   []netip.Addr{netip.MustParseAddr("192.0.2.11")},
 	}
 }
 
@@ -163,6 +165,8 @@ func (h *fakeHost) Addrs(context.Context) ([]netip.Addr, error) {
 
 func (h *fakeHost) Changed() <-chan struct{} { return h.changed }
 func (h *fakeHost) Damaged() <-chan struct{} { return h.damaged }
+
+func (h *fakeHost) Unbound() <-chan []netip.Addr { return h.unbound }
 
 func (h *fakeHost) change(err error, addrs ...string) {
 	h.mu.Lock()

@@ -40,8 +40,12 @@ type Host interface {
 	Addrs(ctx context.Context) ([]netip.Addr, error)
 	// Changed is poked when an address or a link came or went.
 	Changed() <-chan struct{}
-	// Damaged is poked when the device of the bound addresses was lost.
+	// Damaged is poked when the device of the bound addresses, or the rule of the
+	// captured ones, was lost.
 	Damaged() <-chan struct{}
+	// Unbound gives addresses that went from the device, whoever removed them; it may
+	// be nil.
+	Unbound() <-chan []netip.Addr
 }
 
 // NodePorts picks, out of a node's addresses, those that serve NodePorts.
@@ -128,8 +132,10 @@ func (p *Proxier) Run(ctx context.Context) error {
 		case a := <-p.adoptions:
 			p.adopt(a)
 		case <-p.host.Damaged():
-			p.log.Warn("the device of the bound addresses was lost")
+			p.log.Warn("the device of the bound addresses, or the rule of the captured ones, was lost")
 			p.kernel.DeviceLost()
+		case gone := <-p.host.Unbound():
+			p.kernel.Unbound(gone)
 		case _, told := <-p.config.RulesChanged:
 			if !told && ctx.Err() == nil {
 				p.log.Warn("changes of rules are told no more; they are looked at from time to time")
@@ -190,7 +196,7 @@ func (p *Proxier) Plan(ctx context.Context) (*ledger.Ledger, error) {
 		return nil, err
 	}
 	p.planNode()
-	p.planAll(p.source.Names())
+	p.planAll(union(p.source.Names(), p.ledger.Names()))
 	return p.ledger, nil
 }
 

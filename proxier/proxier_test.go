@@ -342,6 +342,19 @@ func TestDamageByOthers(t *testing.T) {
 		if got := l.log.take("repaired"); len(got) != 1 {
 			t.Errorf("said: %v", got)
 		}
+		lost := []netip.Addr{netip.MustParseAddr("10.96.0.1")}
+		l.addresses.ResetCounts()
+		l.host.unbound <- []netip.Addr{netip.MustParseAddr("10.96.0.99")} // by ourselves
+		l.pass(time.Second)
+		if n := l.addresses.Counts().List; n != 0 {
+			t.Errorf("%d listings for what is not bound", n)
+		}
+		l.addresses.Unbind(t.Context(), lost)
+		l.host.unbound <- lost
+		l.has("addr 10.96.0.1")
+		if got := l.log.take("repaired"); len(got) != 1 {
+			t.Errorf("said: %v", got)
+		}
 		looks := l.rules.looks()
 		poke(l.told)
 		l.pass(100 * time.Millisecond)

@@ -34,7 +34,7 @@ func (d *hostDoor) run(events <-chan host.Event) {
 		if e.Has(host.NodeAddresses) {
 			poke(d.changed)
 		}
-		if e.Has(host.DeviceGone) {
+		if e.Has(host.DeviceGone) || e.Has(host.RuleGone) {
 			poke(d.damaged)
 		}
 	}
@@ -50,3 +50,4 @@ func poke(c chan struct{}) {
 func (d *hostDoor) Addrs(ctx context.Context) ([]netip.Addr, error) { return d.node.Addresses(ctx) }
 func (d *hostDoor) Changed() <-chan struct{}                        { return d.changed }
 func (d *hostDoor) Damaged() <-chan struct{}                        { return d.damaged }
+func (d *hostDoor) Unbound() <-chan []netip.Addr                    { return d.node.Unbound() }

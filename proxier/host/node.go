@@ -25,6 +25,8 @@ const listTries = 5
 type Node struct {
 	space  netns.NsHandle // to subscribe again from any thread
 	handle *vnetlink.Handle
+	// unbound has capacity one, see went.
+	unbound chan []netip.Addr
 }
 
 // OpenNode opens the network namespace of the calling thread.
@@ -41,7 +43,7 @@ func OpenNode() (*Node, error) {
 		_ = space.Close()
 		return nil, fmt.Errorf("netlink socket for the node's addresses: %w", err)
 	}
-	return &Node{space: space, handle: handle}, nil
+	return &Node{space: space, handle: handle, unbound: make(chan []netip.Addr, 1)}, nil
 }
 
 // Close ends the use of the namespace. A Watch that is under way goes on until its

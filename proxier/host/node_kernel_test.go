@@ -4,6 +4,7 @@ package host
 
 import (
 	"context"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -185,6 +186,9 @@ func TestWatchDevice(t *testing.T) {
 	add(t, handle, ipvsutil.Device, "fd00::1/128")
 	remove(t, handle, ipvsutil.Device, "10.96.0.1/32")
 	quiet(t, events)
+	if gone := <-node.Unbound(); !slices.Equal(gone, []netip.Addr{netip.MustParseAddr("10.96.0.1")}) {
+		t.Errorf("unbound: %v", gone)
+	}
 
 	if err := handle.LinkDel(link(t, handle, ipvsutil.Device)); err != nil {
 		t.Fatal(err)
@@ -203,6 +207,32 @@ func TestWatchDevice(t *testing.T) {
 	next(t, events, DeviceGone)
 	add(t, handle, "other", "10.96.0.2/32")
 	next(t, events, NodeAddresses)
+}
+
+// The rule that captures is known by its priority.
+func TestWatchRule(t *testing.T) {
+	handle, node := newSpace(t)
+	events, err := node.Watch(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range []int{vnetlink.FAMILY_V4, vnetlink.FAMILY_V6} {
+		for priority, want := range map[uint32]Event{ipvsutil.DefaultCaptureRoutes.Priority: RuleGone, 1000: 0} {
+			rule := vnetlink.NewRule()
+			rule.Family, rule.Priority, rule.Table, rule.Mark = family, int(priority), 7, 1
+			if err := handle.RuleAdd(rule); err != nil {
+				t.Fatal(err)
+			}
+			quiet(t, events)
+			if err := handle.RuleDel(rule); err != nil {
+				t.Fatal(err)
+			}
+			if want != 0 {
+				next(t, events, want)
+			}
+			quiet(t, events)
+		}
+	}
 }
 
 // A full buffer is told as a change: nobody knows what was lost.

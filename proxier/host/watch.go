@@ -23,6 +23,8 @@ const (
 	NodeAddresses Event = 1 << iota
 	// DeviceGone: ipvsutil.Device was deleted or renamed, and with it all that was bound.
 	DeviceGone
+	// RuleGone: a policy rule with the priority of the one that captures was deleted.
+	RuleGone
 )
 
 // Has reports whether e contains all of o.
@@ -36,6 +38,9 @@ func (e Event) String() string {
 	}
 	if e.Has(DeviceGone) {
 		parts = append(parts, "device gone")
+	}
+	if e.Has(RuleGone) {
+		parts = append(parts, "rule gone")
 	}
 	return strings.Join(parts, ", ")
 }
@@ -53,7 +58,8 @@ const (
 // Watch subscribes to changes and returns their events until the context ends, which
 // closes the channel. Events that were not taken yet become one, so a slow reader
 // is never more than one event behind. What changed before Watch returns is not
-// told: list afterwards. Changes of addresses on ipvsutil.Device give no event. When
+// told: list afterwards. Changes of addresses on ipvsutil.Device give no event; those
+// that went from it come by Unbound. When
 // the subscription breaks it is made anew, and NodeAddresses is told, because
 // changes may have been missed.
 func (n *Node) Watch(ctx context.Context) (<-chan Event, error) {
@@ -77,7 +83,8 @@ type watcher struct {
 // subscribe opens one socket for links and addresses, so that messages about the
 // device and about its addresses come in order; then it looks where the device is.
 func (w *watcher) subscribe(ctx context.Context) error {
-	socket, err := w.node.subscribe(unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR)
+	socket, err := w.node.subscribe(unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR,
+		unix.RTNLGRP_IPV6_IFADDR, unix.RTNLGRP_IPV4_RULE, rtnlgrpIPv6Rule)
 	if err != nil {
 		return fmt.Errorf("subscribe to the node's addresses: %w", err)
 	}
@@ -152,9 +159,16 @@ func (w *watcher) event(m syscall.NetlinkMessage) Event {
 	switch m.Header.Type {
 	case unix.RTM_NEWADDR, unix.RTM_DELADDR:
 		if int(nl.DeserializeIfAddrmsg(m.Data).Index) == w.own {
+			if m.Header.Type == unix.RTM_DELADDR {
+				w.node.went(m.Data)
+			}
 			return 0
 		}
 		return NodeAddresses
+	case unix.RTM_DELRULE:
+		if priorityOf(m.Data) == ipvsutil.DefaultCaptureRoutes.Priority {
+			return RuleGone
+		}
 	case unix.RTM_NEWLINK, unix.RTM_DELLINK:
 		return w.linkEvent(m)
 	}

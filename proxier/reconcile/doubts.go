@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"context"
+	"net/netip"
 	"time"
 
 	"kube-ipvs-proxy/ipvsutil"
@@ -51,6 +52,17 @@ func (r *Reconciler) Doubt() {
 // DeviceLost has the next round make the device of the bound addresses anew, and
 // all that was on it.
 func (r *Reconciler) DeviceLost() { r.doubts.address(true) }
+
+// Unbound tells of addresses that went from the device. Those that should be there
+// were removed by others; the others by us.
+func (r *Reconciler) Unbound(addrs []netip.Addr) {
+	for _, a := range addrs {
+		if has(r.seen.bound, a) {
+			r.DeviceLost()
+			return
+		}
+	}
+}
 
 // settleDoubts reads what is in doubt. What differs from the picture becomes
 // pending. It reports whether there is a picture at all, without which nothing may
