@@ -113,6 +113,7 @@ func (c *Cluster) apiArgs() []string {
 		"--service-account-key-file", file(tokenKey), "--service-account-signing-key-file", file(tokenKey),
 		"--service-cluster-ip-range", ServiceRange4 + "," + ServiceRange6,
 		"--authorization-mode", "RBAC",
+		"--allow-privileged", // as in kubeadm's clusters: node agents need it
 		// What would refuse objects for lack of the rest of a cluster, or change them.
 		"--disable-admission-plugins", "ServiceAccount,NamespaceLifecycle,TaintNodesByCondition",
 		"--enable-priority-and-fairness=false",
