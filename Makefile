@@ -24,6 +24,7 @@ e2e: build ## tests on a kernel with IPVS: this host's, or a QEMU machine's
 peers: ## the real kube-proxy, kube-apiserver, kubectl and etcd, from source (minutes, once), and what needs them
 	cd e2e/peers && go vet . && go test . && go run .
 	go test -count=1 -tags peers -v ./e2e/cluster
+	go test -count=1 -tags peers -run RealServer -v ./proxier/watch
 
 test: lint unit e2e ## everything
 

@@ -347,9 +347,9 @@ func TestAPINode(t *testing.T) {
 	t.Log("a heartbeat changes nothing")
 	beat := apiNode("z1", "172.30.0.2")
 	beat.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, LastHeartbeatTime: metav1.Now()}}
-	w.server.put(beat)
 	seen := func() uint64 { return w.api.States()[kindNode].Changes }
 	before := seen()
+	w.server.put(beat)
 	w.server.put(apiNode("z2", "172.30.0.9"))
 	w.wait("address", func() bool { return w.api.Drain().All })
 	check("z2", "172.30.0.9")
