@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
@@ -76,6 +77,10 @@ type Lab struct {
 	relays  []*relay
 }
 
+// settleLimit is for kube-proxy in an emulated machine: in ipvs mode a change takes
+// hundreds of processes.
+const settleLimit = 3 * time.Minute
+
 // NewLab builds a lab with kube-proxy in a mode on each node; none is started.
 func NewLab(ctx context.Context, mode string) (*Lab, error) {
 	j := &Lab{}
@@ -86,6 +91,7 @@ func NewLab(ctx context.Context, mode string) (*Lab, error) {
 	if err != nil {
 		return nil, errors.Join(err, j.close())
 	}
+	j.SettleLimit = settleLimit
 	return j, nil
 }
 

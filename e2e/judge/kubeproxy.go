@@ -102,9 +102,11 @@ func (p *kubeProxy) Running() bool { return p.process != nil }
 // Log is what it wrote, over all its runs.
 func (p *kubeProxy) Log() *testbed.Log { return p.log }
 
-// Settle polls: first the API must have the revision, then the kernel.
+// Settle polls: first the API must have the revision, then the kernel. It asks less and
+// less often, since it is CPU of an emulated machine that it waits for.
 const (
-	poll = 20 * time.Millisecond
+	firstPoll = 20 * time.Millisecond
+	lastPoll  = 500 * time.Millisecond
 	// cleanPause is for the flows of UDP that kube-proxy deletes after it has opened
 	// the canary's port: nothing tells when that is done.
 	cleanPause = 200 * time.Millisecond
@@ -117,7 +119,7 @@ func (p *kubeProxy) Settle(ctx context.Context, revision string) error {
 		return fmt.Errorf("kube-proxy on %s is not running", p.host.Name())
 	}
 	missing := testbed.Families()
-	for {
+	for poll := firstPoll; ; poll = min(2*poll, lastPoll) {
 		now, err := p.mirror.sync(ctx)
 		if err != nil {
 			return fmt.Errorf("the API server does not take the manifests: %w", err)

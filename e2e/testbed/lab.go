@@ -29,6 +29,8 @@ const nodesFile = "00-nodes"
 type Lab struct {
 	*Network
 	Manifests *Manifests
+	// SettleLimit is how long Settle waits; New sets it to the constant.
+	SettleLimit time.Duration
 
 	dir     string
 	proxies map[string]Proxy
@@ -45,7 +47,7 @@ func NewWith(proxies func(*Lab) (map[string]Proxy, error)) (*Lab, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Lab{Network: network}
+	l := &Lab{Network: network, SettleLimit: SettleLimit}
 	if err := l.prepare(proxies); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
@@ -164,7 +166,7 @@ func (l *Lab) Restart(ctx context.Context, node string, args ...string) error {
 // Settle waits until the proxies of the named nodes, of all when none is named,
 // have brought the present manifests into the kernel.
 func (l *Lab) Settle(ctx context.Context, nodes ...string) error {
-	return l.settle(ctx, SettleLimit, nodes...)
+	return l.settle(ctx, l.SettleLimit, nodes...)
 }
 
 func (l *Lab) settle(ctx context.Context, limit time.Duration, nodes ...string) error {
