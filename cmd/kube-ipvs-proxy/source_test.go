@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"os"
@@ -31,7 +32,7 @@ func TestSourceNeedsNoNetworkToRefuse(t *testing.T) {
 		{config.API{Kubeconfig: "/none/kubeconfig"}, "/none/kubeconfig: no such file"},
 		{config.API{}, "--master"},
 	} {
-		_, err := openSource(t.Context(), config.Options{API: test.api, NodeName: "n"}, slog.New(slog.DiscardHandler))
+		_, err := openSource(t.Context(), config.Options{API: test.api, NodeName: "node-1"}, slog.New(slog.DiscardHandler))
 		if exit, ok := errors.AsType[exitError](err); !ok || exit.code != 2 || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("error is %v, want status 2 and %q", err, test.want)
 		}
@@ -40,9 +41,9 @@ func TestSourceNeedsNoNetworkToRefuse(t *testing.T) {
 
 // TestSourcePodCIDRs waits for the pod networks of a Node that has none at first.
 func TestSourcePodCIDRs(t *testing.T) {
-	const node = "apiVersion: v1\nkind: Node\nmetadata: {name: n}\n"
+	const node = "apiVersion: v1\nkind: Node\nmetadata: {name: node-1}\n"
 	dir := folder(t, node)
-	s, err := openSource(t.Context(), config.Options{Manifests: dir, NodeName: "n"}, slog.New(slog.DiscardHandler))
+	s, err := openSource(t.Context(), config.Options{Manifests: dir, NodeName: "node-1"}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +51,9 @@ func TestSourcePodCIDRs(t *testing.T) {
 		text := node + "spec: {podCIDRs: [10.244.1.0/24, 'fd00:1::/64']}\n"
 		_ = os.WriteFile(filepath.Join(dir, "node.yaml"), []byte(text), 0o600)
 	})
-	cidrs, err := s.waitPodCIDRs(t.Context())
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	cidrs, err := s.waitPodCIDRs(ctx)
 	if err != nil || len(cidrs) != 2 {
 		t.Fatalf("pod networks are %v, %v", cidrs, err)
 	}
@@ -62,7 +65,7 @@ func TestSourcePodCIDRs(t *testing.T) {
 
 // TestSourceExplains has an error say what may have led to it.
 func TestSourceExplains(t *testing.T) {
-	s, err := openSource(t.Context(), config.Options{Manifests: folder(t, "kind: [\n"), NodeName: "n"}, slog.New(slog.DiscardHandler))
+	s, err := openSource(t.Context(), config.Options{Manifests: folder(t, "kind: [\n"), NodeName: "node-1"}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
