@@ -88,6 +88,7 @@ type Proxier struct {
 	node      plan.Node
 	// listAddrs: the addresses of the host's devices must be listed.
 	listAddrs bool
+	created   time.Time
 	// planned: every Service was planned at least once.
 	planned  bool
 	problems problems
@@ -111,6 +112,7 @@ func New(config Config, source Source, host Host, nodePorts NodePorts, doors rec
 		sets: doors.Sets, ledger: desired,
 		kernel: reconcile.New(doors, desired, config.Reconcile),
 		log:    log, problems: newProblems(log, config.Events),
+		created:   time.Now(),
 		adoptions: make(chan Adoption),
 		listAddrs: true, panicked: panicked{}, failures: newFailures(log),
 	}

@@ -56,6 +56,9 @@ func (p *Proxier) work(ctx context.Context) Summary {
 		s.RetryIn = hostRetry
 		return p.end(s, start)
 	}
+	if !p.planned {
+		p.log.Info("source read", "services", len(p.source.Names()), "took", start.Sub(p.created).Round(time.Microsecond))
+	}
 	names := dirty.Services
 	if dirty.All || !p.planned {
 		names = union(p.source.Names(), p.ledger.Names(), names)
