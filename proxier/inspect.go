@@ -2,6 +2,7 @@ package proxier
 
 import (
 	"context"
+	"errors"
 
 	"kube-ipvs-proxy/proxier/ledger"
 	"kube-ipvs-proxy/proxier/plan"
@@ -23,4 +24,14 @@ func (p *Proxier) Inspect(ctx context.Context) (Inspection, error) {
 		return Inspection{}, err
 	}
 	return Inspection{Desired: desired, Node: p.node, Plan: p.config.Plan, Problems: p.problems.known}, nil
+}
+
+// Preview does one round, the first of a start. It is for doors that only note down
+// what they are asked for.
+func (p *Proxier) Preview(ctx context.Context) error {
+	if err := p.waitSynced(ctx); err != nil {
+		return err
+	}
+	s := p.work(ctx)
+	return errors.Join(s.Unread, s.Err())
 }
