@@ -130,9 +130,9 @@ func (c *Cluster) waitReady(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	last := errors.New("it was not asked")
 	for {
-		if last = askReady(ctx, client, config.Host+"/readyz"); last == nil {
+		last := askReady(ctx, client, config.Host+"/readyz")
+		if last == nil {
 			return nil
 		}
 		select {

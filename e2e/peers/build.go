@@ -28,7 +28,7 @@ func newBuilder(ctx context.Context) (builder, error) {
 	}
 	path, module, _ := strings.Cut(out, " ")
 	if !strings.HasSuffix(path, "/e2e/peers") {
-		return builder{}, fmt.Errorf("the working directory is in module %s; say: go run -C e2e/peers .", path)
+		return builder{}, fmt.Errorf("the working directory is in module %s, not in e2e/peers", path)
 	}
 	cache, err := cacheDir()
 	if err != nil {
@@ -47,19 +47,19 @@ func newBuilder(ctx context.Context) (builder, error) {
 
 // recipe is a name for everything that decides what the programs are.
 func recipe(module string) (string, error) {
-	h := sha256.New()
+	var all []byte
 	for _, name := range []string{"go.mod", "go.sum"} {
 		text, err := os.ReadFile(filepath.Join(module, name))
 		if err != nil {
 			return "", err
 		}
-		fmt.Fprintf(h, "%s %d\n%s", name, len(text), text)
+		all = fmt.Appendf(all, "%s %d\n%s", name, len(text), text)
 	}
-	for _, p := range all {
-		fmt.Fprintln(h, p.buildArgs("v0.0.0", ""))
+	for _, p := range peers {
+		all = fmt.Appendln(all, p.buildArgs("v0.0.0", ""))
 	}
-	fmt.Fprintln(h, environment, runtime.Version(), runtime.GOOS, runtime.GOARCH)
-	return fmt.Sprintf("%x", h.Sum(nil))[:12], nil
+	all = fmt.Appendln(all, environment, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return fmt.Sprintf("%x", sha256.Sum256(all))[:12], nil
 }
 
 // environment makes programs that need nothing beside them, from this module alone.

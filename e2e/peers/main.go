@@ -51,7 +51,7 @@ func run(ctx context.Context, args []string) error {
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
-	peers, err := choose(fs.Args())
+	chosen, err := choose(fs.Args())
 	if err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	for _, p := range peers {
+	for _, p := range chosen {
 		path, err := b.ensure(ctx, p)
 		if err != nil {
 			return err

@@ -19,7 +19,7 @@ const (
 	etcd       = "go.etcd.io/etcd/server/v3"
 )
 
-var all = []peer{
+var peers = []peer{
 	{"etcd", etcd, etcd, []string{"--version"}},
 	{"kube-apiserver", kubernetes, kubernetes + "/cmd/kube-apiserver", []string{"--version"}},
 	{"kube-proxy", kubernetes, kubernetes + "/cmd/kube-proxy", []string{"--version"}},
@@ -28,7 +28,7 @@ var all = []peer{
 
 func names() []string {
 	var names []string
-	for _, p := range all {
+	for _, p := range peers {
 		names = append(names, p.name)
 	}
 	return names
@@ -37,15 +37,15 @@ func names() []string {
 // choose gives the named peers, all when none is named.
 func choose(wanted []string) ([]peer, error) {
 	if len(wanted) == 0 {
-		return all, nil
+		return peers, nil
 	}
 	var chosen []peer
 	for _, name := range wanted {
-		i := slices.IndexFunc(all, func(p peer) bool { return p.name == name })
+		i := slices.IndexFunc(peers, func(p peer) bool { return p.name == name })
 		if i < 0 {
 			return nil, fmt.Errorf("no peer %q: there are %s", name, strings.Join(names(), ", "))
 		}
-		chosen = append(chosen, all[i])
+		chosen = append(chosen, peers[i])
 	}
 	return chosen, nil
 }

@@ -12,7 +12,7 @@ import (
 
 func TestChoose(t *testing.T) {
 	got, err := choose(nil)
-	if err != nil || len(got) != len(all) {
+	if err != nil || len(got) != len(peers) {
 		t.Errorf("no names: %v, %v", got, err)
 	}
 	got, err = choose([]string{"kubectl", "etcd"})
@@ -25,7 +25,7 @@ func TestChoose(t *testing.T) {
 }
 
 func TestVersionIsLinkedIn(t *testing.T) {
-	flags := strings.Fields(all[2].ldflags("v1.37.2"))
+	flags := strings.Fields(peers[2].ldflags("v1.37.2"))
 	for _, want := range []string{"-s", "k8s.io/component-base/version.gitVersion=v1.37.2",
 		"k8s.io/component-base/version.gitMajor=1", "k8s.io/component-base/version.gitMinor=37"} {
 		if !slices.Contains(flags, want) {
@@ -85,7 +85,7 @@ func TestABuildIsKept(t *testing.T) {
 	paths := make(chan string, 3)
 	for range 3 {
 		go func() {
-			path, err := b.ensure(t.Context(), all[0])
+			path, err := b.ensure(t.Context(), peers[0])
 			if err != nil {
 				t.Error(err)
 			}
@@ -105,7 +105,7 @@ func TestABuildIsKept(t *testing.T) {
 func TestAnotherVersionIsRefused(t *testing.T) {
 	b := stub(t, strings.ReplaceAll(compiles, "VERSION", "3.7.4"))
 	for range 2 { // what was refused is not taken the next time
-		if _, err := b.ensure(t.Context(), all[0]); err == nil || !strings.Contains(err.Error(), "3.7.4") {
+		if _, err := b.ensure(t.Context(), peers[0]); err == nil || !strings.Contains(err.Error(), "3.7.4") {
 			t.Fatalf("error %v", err)
 		}
 	}
@@ -116,7 +116,7 @@ func TestAnotherVersionIsRefused(t *testing.T) {
 
 func TestWhatTheCompilerSaysIsTold(t *testing.T) {
 	b := stub(t, `[ "$1" = list ] && echo v3.7.3 && exit; echo no such package >&2; exit 1`)
-	if _, err := b.ensure(t.Context(), all[0]); err == nil || !strings.Contains(err.Error(), "no such package") {
+	if _, err := b.ensure(t.Context(), peers[0]); err == nil || !strings.Contains(err.Error(), "no such package") {
 		t.Errorf("error %v", err)
 	}
 }
