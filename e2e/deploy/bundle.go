@@ -27,6 +27,12 @@ type Node struct {
 	Profile []byte
 }
 
+// Entrypoint is the image's program, and imagePath its environment.
+const (
+	Entrypoint = "/usr/bin/kube-ipvs-proxy"
+	imagePath  = "PATH=/usr/sbin:/usr/bin:/sbin:/bin"
+)
+
 // criticalOOMScoreAdj is what the kubelet gives Pods of the class system-node-critical.
 const criticalOOMScoreAdj = -997
 
@@ -48,7 +54,7 @@ var allCaps = append([]string{
 // Bundle is the configuration of a container of a Pod on a node; the root file system
 // is the folder "root" or what the caller makes of it. An error says what of the
 // container's settings is not understood here.
-func Bundle(pod corev1.PodSpec, c corev1.Container, entrypoint []string, n Node) (Spec, error) {
+func Bundle(pod corev1.PodSpec, c corev1.Container, n Node) (Spec, error) {
 	sc := c.SecurityContext
 	if !pod.HostNetwork || pod.HostPID || pod.HostIPC || sc == nil || pod.SecurityContext != nil {
 		return Spec{}, errors.New("want hostNetwork alone, and the security context at the container")
@@ -66,8 +72,8 @@ func Bundle(pod corev1.PodSpec, c corev1.Container, entrypoint []string, n Node)
 	spec := Spec{
 		OCIVersion: "1.0.2",
 		Process: Process{
-			Args: append(entrypoint, expand(c.Args, env)...),
-			Env:  []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}, // the image's
+			Args: append([]string{Entrypoint}, expand(c.Args, env)...),
+			Env:  []string{imagePath},
 			Cwd:  "/", Capabilities: Capabilities{caps, caps, caps},
 			NoNewPrivileges: sc.AllowPrivilegeEscalation != nil && !*sc.AllowPrivilegeEscalation,
 			OOMScoreAdj:     criticalOOMScoreAdj,

@@ -32,7 +32,7 @@ var node = Node{Name: "node-1", Files: "/nodes/1", Config: "/config", Profile: [
 // TestBundleOfMainContainer: the runtime's configuration has what the DaemonSet says.
 func TestBundleOfMainContainer(t *testing.T) {
 	pod := daemonSet(t)
-	got, err := Bundle(pod, pod.Containers[0], []string{"/usr/bin/kube-ipvs-proxy"}, node)
+	got, err := Bundle(pod, pod.Containers[0], node)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func TestBundleOfMainContainer(t *testing.T) {
 
 func TestBundleOfInitContainer(t *testing.T) {
 	pod := daemonSet(t)
-	got, err := Bundle(pod, pod.InitContainers[0], []string{"kube-ipvs-proxy"}, node)
+	got, err := Bundle(pod, pod.InitContainers[0], node)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,14 +103,14 @@ func TestBundleRefusesWhatItCannotMean(t *testing.T) {
 	} {
 		pod := daemonSet(t)
 		change(&pod)
-		if _, err := Bundle(pod, pod.Containers[0], nil, node); err == nil {
+		if _, err := Bundle(pod, pod.Containers[0], node); err == nil {
 			t.Errorf("%s: a bundle was made", name)
 		}
 	}
 	pod := daemonSet(t)
 	without := node
 	without.Profile = []byte("{}")
-	if _, err := Bundle(pod, pod.Containers[0], nil, without); err == nil {
+	if _, err := Bundle(pod, pod.Containers[0], without); err == nil {
 		t.Error("without a seccomp profile: a bundle was made")
 	}
 }
