@@ -149,8 +149,8 @@ type Detector struct {
 	Interface string
 }
 
-// maxInterfaceName is IFNAMSIZ less the final zero and less the "+" of a prefix.
-const maxInterfaceName = 14
+// maxInterfaceName is IFNAMSIZ less the final zero; a prefix needs one more for its "+".
+const maxInterfaceName = 15
 
 func (d Detector) validate() error {
 	switch d.Mode {
@@ -162,8 +162,12 @@ func (d Detector) validate() error {
 		}
 		return nil
 	case DetectBridge, DetectInterfacePrefix:
-		if d.Interface == "" || len(d.Interface) > maxInterfaceName || strings.ContainsAny(d.Interface, " \t\n\"'\\/!+") {
-			return fmt.Errorf("local interface %q: not a name of 1 to %d characters", d.Interface, maxInterfaceName)
+		longest := maxInterfaceName
+		if d.Mode == DetectInterfacePrefix {
+			longest--
+		}
+		if d.Interface == "" || len(d.Interface) > longest || strings.ContainsAny(d.Interface, " \t\n\"'\\/!+") {
+			return fmt.Errorf("local interface %q: not a name of 1 to %d characters", d.Interface, longest)
 		}
 		return nil
 	}
