@@ -56,7 +56,7 @@ func setSysctls(options config.Options, ipv6 bool, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	problems := host.EnsureSysctls(host.ProcSys, settings)
+	problems := host.EnsureSysctls(host.SettableRoot(), settings)
 	problems = append(problems, host.EnsureSysctls(host.Sys, module)...)
 	for _, problem := range problems {
 		log.Warn("kernel setting", "problem", problem.String())

@@ -96,6 +96,7 @@ func run(ctx context.Context, options config.Options, log *slog.Logger, follower
 	follower.adopt = func(options config.Options) { agent.adopt(ctx, options, log) }
 	go follower.now.Follow(ctx, follower.changed)
 	go agent.source.tell(ctx)
+	go keepSettings(ctx, options, log)
 	agent.monitor.run(ctx, follower.now, follower.restart)
 	agent.source.events.Node(watch.Normal, "Starting", startAction, "")
 	if options.WrongMode != "" {
