@@ -38,10 +38,14 @@ func (s *scene) end() {
 	}
 }
 
+// dumpsLeft ends the dumps when everything fails: each takes seconds in an emulator.
+var dumpsLeft = 8
+
 // dumpFailure shows the state of the nodes, once, if the test has failed.
 func (s *scene) dumpFailure() {
-	if s.Failed() && !s.dumped {
+	if s.Failed() && !s.dumped && dumpsLeft > 0 {
 		s.dumped = true
+		dumpsLeft--
 		s.dump(N)
 		s.dump(M)
 	}
