@@ -2,186 +2,188 @@ package main
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
-	"log/slog"
-	"slices"
-	"strconv"
-	"text/tabwriter"
+	"net/netip"
+	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"kube-ipvs-proxy/ipvsutil"
-	"kube-ipvs-proxy/ipvsutil/kernel"
 	"kube-ipvs-proxy/proxier/config"
-	"kube-ipvs-proxy/proxier/ledger"
 )
+
+// listing is what the flags of list ask for.
+type listing struct {
+	output                      string
+	namespace, service, address string
+	rate                        bool
+	watch                       time.Duration // zero: once
+}
 
 func listCommand() *cobra.Command {
 	raw := config.Defaults()
-	output := "table"
+	l := listing{output: "table"}
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "Show the virtual and real servers of this node, with the Services that own them",
-		Long: "list reads the kernel, as ipvsadm -Ln does, and names the Services from the API server\n" +
-			"or the manifests. Without --kubeconfig, --master or --manifests it shows addresses only.",
-		Example: "  kube-ipvs-proxy list --manifests /etc/services\n" +
-			"  kube-ipvs-proxy list -o json",
+		Long: "list reads the kernel, as ipvsadm -Ln does, and names Services, ports and nodes beside\n" +
+			"the addresses. Names come from the manifests or the API server; without either it\n" +
+			"shows addresses only. A real server that left its Service is shown as draining.\n\n" +
+			"-o ipvsadm prints what ipvsadm -Ln prints, byte for byte, for scripts that read it.",
+		Example: "  kube-ipvs-proxy list --config /var/lib/kube-proxy/config.conf\n" +
+			"  kube-ipvs-proxy list --manifests /etc/services --namespace shop -o wide\n" +
+			"  kube-ipvs-proxy list --service shop/web --rate --watch\n" +
+			"  kube-ipvs-proxy list --address 10.96.0.10 -o json\n" +
+			"  kube-ipvs-proxy list -o ipvsadm",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			rows, err := listRows(cmd.Context(), raw)
+			if err := l.check(); err != nil {
+				return err
+			}
+			_, options, err := configure(cmd.Flags(), raw)
 			if err != nil {
 				return err
 			}
-			return printRows(cmd.OutOrStdout(), output, rows)
+			return l.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), options)
 		},
 	}
+	toolFlags(cmd, &raw)
 	f := cmd.Flags()
-	f.StringVar(&raw.Manifests, "manifests", "", "`folder` of manifests that names the Services")
-	f.StringVar(&raw.ClientConnection.Kubeconfig, "kubeconfig", "", "`file` that says how to reach the API server, which names the Services")
-	f.StringVar(&raw.Master, "master", "", "`URL` of the API server; wins over the kubeconfig")
-	f.StringVar(&raw.HostnameOverride, "hostname-override", "", "`name` of this node (default: the host's name)")
-	f.StringVarP(&output, "output", "o", output, "table, wide or json")
+	f.StringVarP(&l.output, "output", "o", l.output, "table, wide, json or ipvsadm")
+	f.StringVar(&l.namespace, "namespace", "", "only servers of this `namespace`")
+	f.StringVar(&l.service, "service", "", "only servers of this `Service`: name or namespace/name")
+	f.StringVar(&l.address, "address", "", "only servers with this `address`, or address:port, of their own or of a real server")
+	f.BoolVar(&l.rate, "rate", false, "show connections, packets and bytes a second, as far as IPVS estimates them")
+	f.DurationVar(&l.watch, "watch", 0, "show again after each `time`, the most traffic first (default 2s)")
+	f.Lookup("watch").NoOptDefVal = "2s"
 	return cmd
 }
 
-// row is one virtual server with its real servers.
-type row struct {
-	Server      string    `json:"server"`
-	Service     string    `json:"service,omitempty"`
-	Scheduler   string    `json:"scheduler"`
-	Persistence uint32    `json:"persistenceSeconds,omitempty"`
-	Flags       uint32    `json:"flags,omitempty"`
-	RealServers []realRow `json:"realServers"`
+func (l listing) check() error {
+	if err := checkOutput(l.output, "table", "wide", "json", "ipvsadm"); err != nil {
+		return err
+	}
+	switch {
+	case l.rate && l.output == "ipvsadm":
+		return exitError{2, errors.New("--rate: not with -o ipvsadm, which prints connections (use -o table)")}
+	case l.watch < 0:
+		return exitError{2, fmt.Errorf("--watch %v: must not be negative", l.watch)}
+	}
+	return nil
 }
 
-type realRow struct {
-	Address  string `json:"address"`
-	Weight   uint32 `json:"weight"`
-	Active   uint32 `json:"activeConnections"`
-	Inactive uint32 `json:"inactiveConnections"`
-	Draining bool   `json:"draining,omitempty"`
-}
-
-// listRows reads the kernel, and the names where a folder of manifests is given.
-func listRows(ctx context.Context, raw config.Raw) ([]row, error) {
-	ipvs, err := kernel.Open(ctx)
+// run shows the list once, or again and again until the context ends.
+func (l listing) run(ctx context.Context, out, errs io.Writer, options config.Options) error {
+	eyes, err := openEyes()
 	if err != nil {
-		return nil, err
+		return exitError{2, fmt.Errorf("%w; list reads the kernel of this node", err)}
 	}
-	defer func() { _ = ipvs.Close() }()
-	desired, err := desiredOf(ctx, raw)
-	if err != nil {
-		return nil, err
+	names := &names{}
+	if l.output != "ipvsadm" || l.namespace != "" || l.service != "" {
+		if names, err = openNames(ctx, options); err != nil {
+			fmt.Fprintln(errs, "kube-ipvs-proxy: without names:", err)
+		}
 	}
-	servers, err := ipvs.VirtualServers(ctx)
-	if err != nil {
-		return nil, err
+	defer names.close()
+	if (l.namespace != "" || l.service != "") && names.scene == nil {
+		return exitError{2, errors.New("--namespace and --service need the names of Services: give --manifests, --kubeconfig or --config")}
 	}
-	slices.SortFunc(servers, func(a, b ipvsutil.VirtualServer) int { return a.Key.Compare(b.Key) })
-	rows := make([]row, 0, len(servers))
-	for _, s := range servers {
-		reals, err := ipvs.RealServers(ctx, s.Key)
+	for {
+		text, err := l.once(ctx, eyes, names)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		rows = append(rows, rowOf(s, reals, desired))
+		if l.watch > 0 && isTerminal(out) {
+			text = "\x1b[H\x1b[2J" + text
+		}
+		if _, err := io.WriteString(out, text); err != nil || l.watch == 0 {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(l.watch):
+		}
 	}
-	return rows, nil
 }
 
-// sourceWait is how long a command waits for the API server.
-const sourceWait = time.Minute
-
-// desiredOf plans all Services of the source, or nothing when none is named.
-func desiredOf(ctx context.Context, raw config.Raw) (*ledger.Ledger, error) {
-	if raw.Manifests == "" && raw.ClientConnection.Kubeconfig == "" && raw.Master == "" {
-		return ledger.New(0, 0), nil
-	}
-	options, err := raw.Validate()
+// once renders the list.
+func (l listing) once(ctx context.Context, eyes *eyes, names *names) (string, error) {
+	all, err := eyes.look(ctx)
 	if err != nil {
-		return nil, exitError{2, err}
+		return "", exitError{2, fmt.Errorf("%w (list needs root)", err)}
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, sourceWait, fmt.Errorf("the Services could not be read within %v", sourceWait))
-	defer cancel()
-	agent, err := build(ctx, options, slog.New(slog.DiscardHandler))
-	if err != nil {
-		return nil, err
+	if err := names.refresh(ctx); err != nil {
+		return "", err
 	}
-	defer agent.close()
-	desired, err := agent.proxier.Plan(ctx)
-	if err != nil && ctx.Err() != nil {
-		err = agent.source.explain(context.Cause(ctx))
+	var kept []seen
+	var rows []row
+	for _, s := range all {
+		if r := names.row(s); l.picks(r) {
+			kept, rows = append(kept, s), append(rows, r)
+		}
 	}
-	return desired, err
-}
-
-func rowOf(s ipvsutil.VirtualServer, reals []ipvsutil.RealServerState, desired *ledger.Ledger) row {
-	r := row{
-		Server: s.Key.String(), Scheduler: s.Scheduler, Persistence: s.Persistence,
-		Flags: uint32(s.Flags), RealServers: []realRow{},
-	}
-	if want, ok := desired.Server(s.Key); ok {
-		r.Service = want.Owner.String()
-	}
-	slices.SortFunc(reals, func(a, b ipvsutil.RealServerState) int { return a.Addr.Compare(b.Addr) })
-	for _, real := range reals {
-		r.RealServers = append(r.RealServers, realRow{
-			Address: real.Addr.String(), Weight: real.Weight, Draining: real.Weight == 0,
-			Active: real.Connections.Active, Inactive: real.Connections.Inactive,
-		})
-	}
-	return r
-}
-
-func printRows(w io.Writer, output string, rows []row) error {
-	switch output {
+	var b strings.Builder
+	switch l.output {
+	case "ipvsadm":
+		header, err := ipvsadmHeader()
+		if err != nil {
+			return "", err
+		}
+		printIPVSAdm(&b, header, kept)
+		return b.String(), nil
 	case "json":
-		enc := json.NewEncoder(w)
-		enc.SetIndent("", "  ")
-		return enc.Encode(rows)
-	case "table", "wide":
-		return printTable(w, output == "wide", rows)
-	}
-	return exitError{2, fmt.Errorf("-o %q: must be table, wide or json", output)}
-}
-
-func printTable(w io.Writer, wide bool, rows []row) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	header := "SERVER\tSCHED\tWEIGHT\tACTIVE\tINACTIVE\tSERVICE"
-	if wide {
-		header += "\tPERSISTENCE\tFLAGS"
-	}
-	fmt.Fprintln(t, header)
-	for _, r := range rows {
-		line := fmt.Sprintf("%s\t%s\t\t\t\t%s", r.Server, r.Scheduler, dash(r.Service))
-		if wide {
-			line += "\t" + dash(seconds(r.Persistence)) + "\t" + strconv.FormatUint(uint64(r.Flags), 16)
+		sortRows(rows, l.watch > 0)
+		if rows == nil {
+			rows = []row{}
 		}
-		fmt.Fprintln(t, line)
-		for _, real := range r.RealServers {
-			state := ""
-			if real.Draining {
-				state = "draining"
-			}
-			fmt.Fprintf(t, "  -> %s\t\t%d\t%d\t%d\t%s\n", real.Address, real.Weight, real.Active, real.Inactive, state)
+		err := printJSON(&b, rows)
+		return b.String(), err
+	}
+	sortRows(rows, l.watch > 0)
+	l.print(&b, rows)
+	return b.String(), nil
+}
+
+// picks tells whether the filters let a row through.
+func (l listing) picks(r row) bool {
+	namespace, name, _ := strings.Cut(r.Service, "/")
+	switch {
+	case l.namespace != "" && namespace != l.namespace:
+		return false
+	case l.service != "" && l.service != r.Service && l.service != name:
+		return false
+	case l.address == "":
+		return true
+	}
+	if isAt(r.key.Addr, l.address) {
+		return true
+	}
+	for _, real := range r.RealServers {
+		if isAt(real.addr, l.address) {
+			return true
 		}
 	}
-	return t.Flush()
+	return false
 }
 
-func dash(s string) string {
-	if s == "" {
-		return "-"
+// isAt tells whether text is the address, with or without the port.
+func isAt(at netip.AddrPort, text string) bool {
+	if addr, err := netip.ParseAddr(text); err == nil {
+		return at.Addr() == addr
 	}
-	return s
+	return at.String() == text
 }
 
-func seconds(n uint32) string {
-	if n == 0 {
-		return ""
+// isTerminal tells whether somebody looks at the output.
+func isTerminal(out io.Writer) bool {
+	f, ok := out.(*os.File)
+	if !ok {
+		return false
 	}
-	return strconv.FormatUint(uint64(n), 10) + "s"
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }

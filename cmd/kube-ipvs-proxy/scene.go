@@ -30,7 +30,7 @@ type scene struct {
 	proxier.Inspection
 
 	agent *agent
-	stop  context.CancelFunc
+	stop  func()
 }
 
 // sceneOf opens the scene for the flags of a command.
@@ -42,26 +42,29 @@ func sceneOf(cmd *cobra.Command, raw config.Raw) (*scene, error) {
 	return openScene(cmd.Context(), options)
 }
 
-// openScene reads all Services and plans them. It needs neither root nor IPVS.
+// openScene reads all Services and plans them. It needs neither root nor IPVS. The
+// source is followed until the scene is closed.
 func openScene(ctx context.Context, options config.Options) (*scene, error) {
-	ctx, stop := context.WithTimeoutCause(ctx, readLimit, fmt.Errorf("no complete list of Services within %v", readLimit))
-	s := &scene{stop: stop}
+	ctx, stop := context.WithCancelCause(ctx)
+	late := time.AfterFunc(readLimit, func() { stop(fmt.Errorf("no complete list of Services within %v", readLimit)) })
+	defer late.Stop()
+	s := &scene{stop: func() { stop(nil) }}
 	agent, err := buildOn(ctx, options, slog.New(slog.DiscardHandler), s.lookDoors)
 	if err == nil {
 		s.agent, s.source = agent, agent.source
 		s.Inspection, err = agent.proxier.Inspect(ctx)
 	}
-	if err != nil {
-		if cause := context.Cause(ctx); errors.Is(err, context.DeadlineExceeded) {
-			err = cause
-		}
-		if s.source != nil {
-			err = s.source.explain(err)
-		}
-		s.close()
-		return nil, exitError{2, fmt.Errorf("read the Services: %w", err)}
+	if err == nil {
+		return s, nil
 	}
-	return s, nil
+	if errors.Is(err, context.Canceled) {
+		err = context.Cause(ctx)
+	}
+	if s.source != nil {
+		err = s.source.explain(err)
+	}
+	s.close()
+	return nil, exitError{2, fmt.Errorf("read the Services: %w", err)}
 }
 
 func (s *scene) close() {
@@ -91,3 +94,9 @@ func (noSets) Names(context.Context) ([]string, error) { return nil, nil }
 
 // Sizes implements ipsetutil.Sets.
 func (noSets) Sizes(context.Context) (map[string]int, error) { return nil, nil }
+
+// again plans what the source has now.
+func (s *scene) again(ctx context.Context) (err error) {
+	s.Inspection, err = s.agent.proxier.Inspect(ctx)
+	return err
+}

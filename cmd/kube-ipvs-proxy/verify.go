@@ -98,8 +98,7 @@ func (s *scene) verify(ctx context.Context) (verdict, error) {
 			return verdict{}, context.Cause(ctx)
 		case <-time.After(secondLook):
 		}
-		var err error
-		if s.Inspection, err = s.agent.proxier.Inspect(ctx); err != nil {
+		if err := s.again(ctx); err != nil {
 			return verdict{}, err
 		}
 		s.lookAgain(ctx, &o)
