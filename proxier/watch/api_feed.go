@@ -2,6 +2,7 @@ package watch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"sync"
@@ -149,7 +150,7 @@ func (f *feed) open(ctx context.Context, o metav1.ListOptions) (watch.Interface,
 
 // failed notes a trouble, and reports it unless that was done since all was well.
 func (f *feed) failed(ctx context.Context, err error) {
-	if ctx.Err() != nil && context.Cause(ctx) == context.Canceled || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+	if ctx.Err() != nil && errors.Is(context.Cause(ctx), context.Canceled) || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
 		return // the end, or a state that is too old, which a reflector handles
 	}
 	reason, early := reasonOf(err), false

@@ -140,7 +140,7 @@ type answer struct {
 // Read leaves the ends as they are, because the decoder of a watch looks for them.
 func (a *answer) Read(p []byte) (int, error) {
 	n, err := a.ReadCloser.Read(p)
-	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		err = serverError{a.host, err}
 	}
 	return n, err

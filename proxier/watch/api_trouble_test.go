@@ -1,7 +1,6 @@
 package watch
 
 import (
-	"fmt"
 	"io"
 	"log"
 	"net"
@@ -102,23 +101,26 @@ func TestAPIWithoutRightForNodes(t *testing.T) {
 	w.wait("Node", func() bool { _, ok := w.api.Node(); return ok })
 }
 
+// say answers with a text.
+func say(w io.Writer, text string) { _, _ = io.WriteString(w, text) }
+
 // garbage are answers that no API server gives.
 var garbage = map[string]func(w http.ResponseWriter){
-	"no JSON":             func(w http.ResponseWriter) { fmt.Fprint(w, "<html>It works!</html>") },
-	"HTML, said to be so": func(w http.ResponseWriter) { w.Header().Set("Content-Type", "text/html"); fmt.Fprint(w, "<p>") },
+	"no JSON":             func(w http.ResponseWriter) { say(w, "<html>It works!</html>") },
+	"HTML, said to be so": func(w http.ResponseWriter) { w.Header().Set("Content-Type", "text/html"); say(w, "<p>") },
 	"empty":               func(http.ResponseWriter) {},
-	"no kind":             func(w http.ResponseWriter) { fmt.Fprint(w, "{}") },
+	"no kind":             func(w http.ResponseWriter) { say(w, "{}") },
 	"another kind": func(w http.ResponseWriter) {
-		fmt.Fprint(w, `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"9"}}`)
+		say(w, `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"9"}}`)
 	},
-	"no version": func(w http.ResponseWriter) { fmt.Fprint(w, `{"kind":"ServiceList","apiVersion":"v1","items":[]}`) },
+	"no version": func(w http.ResponseWriter) { say(w, `{"kind":"ServiceList","apiVersion":"v1","items":[]}`) },
 	"protobuf, cut off": func(w http.ResponseWriter) {
 		w.Header().Set("Content-Type", "application/vnd.kubernetes.protobuf")
-		fmt.Fprint(w, "k8s\x00\x0a\x20")
+		say(w, "k8s\x00\x0a\x20")
 	},
 	"status 500": func(w http.ResponseWriter) { http.Error(w, "boom", http.StatusInternalServerError) },
 	"another object in the watch": func(w http.ResponseWriter) {
-		fmt.Fprint(w, `{"type":"DELETED","object":{"kind":"Node","apiVersion":"v1","metadata":{"name":"web","namespace":"default","resourceVersion":"999"}}}`)
+		say(w, `{"type":"DELETED","object":{"kind":"Node","apiVersion":"v1","metadata":{"name":"web","namespace":"default","resourceVersion":"999"}}}`)
 	},
 }
 
