@@ -145,7 +145,7 @@ func meaningOfOptions(want, have ipvsutil.VirtualServer) string {
 		return "new connections are spread by " + have.Scheduler + " instead of " + want.Scheduler
 	case want.Persistence != 0 && have.Persistence == 0:
 		return "clients are not kept at one endpoint (session affinity)"
-	case want.Persistence == 0:
+	case want.Persistence == 0 && have.Persistence != 0:
 		return "clients stick to one endpoint without session affinity"
 	case want.Persistence != have.Persistence:
 		return "clients are kept at one endpoint for another time"

@@ -29,6 +29,9 @@ type family struct {
 	// tells a rule that was replaced, which the stamp and the counts do not. Nil
 	// before the first look.
 	seen map[string]string
+	// written: Ensure wrote the rules. What is printed then is right, however it is
+	// printed; before that, it is compared with the text that would be written.
+	written bool
 }
 
 // New finds the programs for the flags and makes sure that they work. It writes
@@ -143,6 +146,11 @@ func (f *family) look(ctx context.Context) (difference, error) {
 		return d, nil
 	}
 	part := f.want.part(l)
+	if f.seen == nil && !f.written {
+		if d.found = f.want.compareText(l); len(d.found) > 0 {
+			return d, nil
+		}
+	}
 	if f.seen == nil {
 		f.seen = part
 	}
@@ -164,7 +172,7 @@ func (f *family) ensure(ctx context.Context) (changed bool, err error) {
 			return changed, err
 		}
 		changed = true
-		f.seen = nil
+		f.seen, f.written = nil, true
 		d, err = f.look(ctx)
 	}
 	if err == nil && len(d.found) > 0 {
