@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"slices"
 
-	"kube-ipvs-proxy/ipvsutil"
 	"kube-ipvs-proxy/proxier/ledger"
 )
 
@@ -66,29 +65,29 @@ func (r *Reconciler) bind(ctx context.Context, report *Report, work ledger.Touch
 // is not shielded.
 func (r *Reconciler) missingServers() map[netip.Addr]bool {
 	missing := map[netip.Addr]bool{}
-	note := func(key ipvsutil.Key) {
+	for key := range r.troubled() {
 		if r.missing(key) && !r.isShielded(key) {
 			missing[key.Addr.Addr()] = true
 		}
 	}
-	for key := range r.failing.servers {
-		note(key)
-	}
-	for key := range r.failed.Servers {
-		note(key)
-	}
-	for key := range r.waiting.Servers {
-		note(key)
-	}
 	return missing
 }
 
-// unbind unbinds and releases what is there and not wanted.
+// unbind unbinds and releases what is there and not wanted. The address of a server
+// that waits to be read stays: connections may go on.
 func (r *Reconciler) unbind(ctx context.Context, report *Report, work ledger.Touched) {
+	unread := map[netip.Addr]bool{}
+	for key := range r.doubts.servers {
+		unread[key.Addr.Addr()] = true
+	}
 	for _, k := range r.addressKinds(work) {
 		var addrs []netip.Addr
 		for _, a := range sortedAddrs(k.touched) {
-			if has(k.seen, a) && !k.wanted(a) && !has(*k.failed, a) {
+			switch {
+			case !has(k.seen, a) || k.wanted(a) || has(*k.failed, a):
+			case unread[a]:
+				*k.waiting = set(*k.waiting, a)
+			default:
 				addrs = append(addrs, a)
 			}
 		}

@@ -10,11 +10,13 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"kube-ipvs-proxy/ipsetutil"
 	"kube-ipvs-proxy/ipvsutil"
+	"kube-ipvs-proxy/ipvsutil/fake"
 	"kube-ipvs-proxy/proxier/plan"
 )
 
@@ -149,6 +151,32 @@ func TestDamageFoundByAnError(t *testing.T) {
 		}
 		w.DeviceLost()
 		if report := w.round(); report.Repairs["address"] != 1 || report.Repairs["virtual_server"] != 0 {
+			t.Errorf("%+v", report)
+		}
+		w.equal()
+	})
+}
+
+// A repair counts when it is done, once.
+func TestRepairThatFailsAtFirst(t *testing.T) {
+	bubble(t, func(w *world) {
+		w.put(newService(1).with(1, 2))
+		w.settle()
+		w.ipvs.Remove(web)
+		w.Doubt()
+		w.ipvs.Fail(func(r fake.IPVSRequest) error {
+			if r.Op.Verb == ipvsutil.CreateVirtualServer {
+				return syscall.ENOMEM
+			}
+			return nil
+		})
+		report := w.round()
+		if len(report.Repairs) != 0 || report.Classes[classBusy] == 0 {
+			t.Errorf("%+v", report)
+		}
+		w.ipvs.Fail(nil)
+		time.Sleep(report.RetryIn)
+		if report := w.round(); report.Repairs["virtual_server"] != 1 || len(report.Repaired) == 0 {
 			t.Errorf("%+v", report)
 		}
 		w.equal()

@@ -210,11 +210,16 @@ func TestOneFailsForEver(t *testing.T) {
 		if last := waits[len(waits)-1]; last < 45 || last > 60 {
 			t.Errorf("waits of %v seconds, want up to 60", waits)
 		}
+		w.put(newService(2).dns().with(20, 21, 23)) // a change begins anew
+		if wait := w.round().RetryIn; wait > firstRetry {
+			t.Errorf("waits %v after a change", wait)
+		}
 		w.ipvs.Fail(nil)
-		w.put(newService(2).dns().with(20, 21, 22)) // a change is tried at once
+		w.put(newService(2).dns().with(20, 21, 22)) // and is tried at once
 		if report := w.round(); report.Pending != 0 {
 			t.Errorf("%d pending", report.Pending)
 		}
+		w.settle()
 		w.equal()
 	})
 }

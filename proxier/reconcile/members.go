@@ -95,7 +95,7 @@ func (r *Reconciler) deleteEarly(ctx context.Context, report *Report, touched ma
 // an address that is still bound.
 func (r *Reconciler) deleteLate(ctx context.Context, report *Report, touched map[ipsetutil.Member]struct{}) {
 	stay := newFrontends()
-	for key := range r.failed.Servers {
+	for key := range r.troubled() {
 		if _, wanted := r.wantServer(key); !wanted && hasServer(&r.seen, key) {
 			stay.addServer(key, r.seen.bearers[key])
 		}

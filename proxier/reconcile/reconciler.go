@@ -203,8 +203,10 @@ func (r *Reconciler) clear(ctx context.Context, report *Report, work ledger.Touc
 	r.unbind(ctx, report, work)
 	r.do(ctx, report, r.lower(work.Servers))
 	stay := newFrontends()
-	for key := range r.failed.Servers {
-		stay.addServer(key, nil)
+	for key := range r.troubled() {
+		if has(r.failed.Servers, key) || !has(work.Servers, key) {
+			stay.addServer(key, nil)
+		}
 	}
 	r.addMembers(ctx, report, work.Members, func(m ipsetutil.Member) bool {
 		if isException(m) && stay.hasMember(m) {

@@ -150,6 +150,9 @@ func mend[K comparable](report *Report, kind string, damaged, work, failed, wait
 	}
 }
 
+// waitingRetry is the longest time that keys wait which wait for others.
+const waitingRetry = time.Second
+
 // finish counts what is left and when to come again.
 func (r *Reconciler) finish(report *Report) Report {
 	times := &times{}
@@ -169,6 +172,9 @@ func (r *Reconciler) finish(report *Report) Report {
 		times.next(time.Now())
 	}
 	now := time.Now()
+	if r.waiting.Len() > 0 {
+		times.next(now.Add(waitingRetry))
+	}
 	if !times.oldest.IsZero() {
 		report.Oldest = now.Sub(times.oldest)
 	}

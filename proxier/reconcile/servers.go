@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"iter"
 	"maps"
 	"net/netip"
 	"slices"
@@ -133,6 +134,28 @@ func (r *Reconciler) mayDrain(want ledger.Server, addr netip.AddrPort) bool {
 	}
 	_, serves := slices.BinarySearchFunc(want.Serving, addr, netip.AddrPort.Compare)
 	return serves
+}
+
+// troubled ranges over the servers that failed, in this round or before, or are in
+// doubt: they may be other than wanted.
+func (r *Reconciler) troubled() iter.Seq[ipvsutil.Key] {
+	return func(yield func(ipvsutil.Key) bool) {
+		for key := range r.failed.Servers {
+			if !yield(key) {
+				return
+			}
+		}
+		for key := range r.failing.servers {
+			if !yield(key) {
+				return
+			}
+		}
+		for key := range r.waiting.Servers {
+			if !yield(key) {
+				return
+			}
+		}
+	}
 }
 
 // do performs ops and updates the picture by those that succeeded.
