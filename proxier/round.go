@@ -27,7 +27,7 @@ type Summary struct {
 	Unread error
 }
 
-// Complete: nothing is left undone, so that the kernel equals the plan. Drains and
+// Complete tells that nothing is left undone: the kernel equals the plan. Drains and
 // Services that cannot be served are not undone work.
 func (s Summary) Complete() bool {
 	return s.Unread == nil && s.Pending == 0 && s.Failures == 0 && s.Panics == 0
