@@ -94,6 +94,8 @@ func TestAPIWithoutRightForNodes(t *testing.T) {
 	w.wantEndpoints("web", "10.244.1.10", "10.244.2.10")
 	w.server.put(apiSlice("web-1", "web", "10.244.1.10"))
 	w.wantDirty("web")
+	w.wait("report", func() bool { return len(w.reports("nodes of the API server")) > 0 })
+	w.wait("attempts", func() bool { return w.state(kindNode).Failures >= 4 })
 	if told := w.reports("nodes of the API server"); len(told) != 1 {
 		t.Errorf("told %v", told)
 	}
