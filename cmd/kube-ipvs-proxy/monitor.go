@@ -27,6 +27,8 @@ type monitor struct {
 	log     *slog.Logger
 	// counted is when the inventory was last taken.
 	counted time.Time
+	// triggers are the causes of changes that are not in the kernel yet; the loop's.
+	triggers []watch.Trigger
 }
 
 func newMonitor(options config.Options, source *source, log *slog.Logger) *monitor {
@@ -97,7 +99,9 @@ func (m *monitor) ended(s proxier.Summary) {
 	for kind, n := range s.Repairs {
 		m.Repairs(kind, n)
 	}
-	m.ManifestProblems(len(m.source.problems()))
+	if s.Complete() {
+		m.programmed(time.Now())
+	}
 	m.eligible()
 	if s.Dirty > 0 {
 		m.updateChecks()
@@ -158,19 +162,26 @@ func (m *monitor) checkAddresses(nodePorts []netip.Addr) []netip.Addr {
 // so that a loop that hangs is noticed.
 type relay struct {
 	proxier.Source
+	monitor *monitor
 	changed chan struct{}
 }
 
 func (m *monitor) relay(ctx context.Context) relay {
-	r := relay{m.source.Source, make(chan struct{}, 1)}
+	r := relay{m.source.Source, m, make(chan struct{}, 1)}
 	go func() {
+		ticker := time.NewTicker(listenPeriod)
+		defer ticker.Stop()
+		var h heard
 		for {
 			select {
 			case <-ctx.Done():
 				return
+			case <-ticker.C:
+				m.listen(&h, false)
+				continue
 			case <-r.Source.Changed():
 			}
-			m.SourceHeard()
+			m.listen(&h, true)
 			if r.Synced() {
 				m.Queued()
 			}
