@@ -54,6 +54,6 @@ func command() *cobra.Command {
 	}
 	root.Flags().AddFlagSet(run.Flags())
 	root.SetUsageFunc(groupedUsage)
-	root.AddCommand(run, listCommand(), explainCommand(), verifyCommand(), planCommand(), cleanupCommand(), versionCommand())
+	root.AddCommand(run, listCommand(), explainCommand(), doctorCommand(), statusCommand(), verifyCommand(), planCommand(), cleanupCommand(), versionCommand())
 	return root
 }

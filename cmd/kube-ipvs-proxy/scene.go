@@ -27,6 +27,8 @@ type scene struct {
 	marks   netfilter.Marks
 	flags   netfilter.Flags
 	source  *source
+	// nodePortRange is as configured, such as "30000-32767"; empty: unknown.
+	nodePortRange string
 	proxier.Inspection
 
 	agent *agent
@@ -35,11 +37,15 @@ type scene struct {
 
 // sceneOf opens the scene for the flags of a command.
 func sceneOf(cmd *cobra.Command, raw config.Raw) (*scene, error) {
-	_, options, err := configure(cmd.Flags(), raw)
+	resolved, options, err := configure(cmd.Flags(), raw)
 	if err != nil {
 		return nil, err
 	}
-	return openScene(cmd.Context(), options)
+	s, err := openScene(cmd.Context(), options)
+	if err == nil {
+		s.nodePortRange = resolved.NodePortRange
+	}
+	return s, err
 }
 
 // openScene reads all Services and plans them. It needs neither root nor IPVS. The

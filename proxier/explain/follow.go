@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strconv"
 
 	"kube-ipvs-proxy/ipsetutil"
 	"kube-ipvs-proxy/ipvsutil"
@@ -77,8 +76,8 @@ func (t *traveller) asked(port plan.Port) bool {
 	if q.To.IsValid() && t.key.Addr.Addr() != q.To {
 		return false
 	}
-	number := strconv.Itoa(int(t.key.Addr.Port()))
-	return q.Port == "" || q.Port == port.Name || q.Port == number || q.Port == strconv.Itoa(int(port.Port))
+	number := fmt.Sprint(t.key.Addr.Port())
+	return q.Port == "" || q.Port == port.Name || q.Port == number || q.Port == fmt.Sprint(port.Port)
 }
 
 // kind is that of the claim; the ledger may have given the frontend to another Service.

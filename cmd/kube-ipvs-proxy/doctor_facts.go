@@ -1,0 +1,202 @@
+package main
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
+	"kube-ipvs-proxy/ipvsutil"
+	"kube-ipvs-proxy/ipvsutil/kernel"
+	"kube-ipvs-proxy/proxier/explain"
+	"kube-ipvs-proxy/proxier/host"
+)
+
+// askLimit is how long the agent may take to answer.
+const askLimit = 3 * time.Second
+
+// askAgent asks the health server of the agent on this node.
+func (s *scene) askAgent(ctx context.Context, f *explain.Facts) {
+	at, err := netip.ParseAddrPort(s.options.HealthAddress)
+	if err != nil {
+		return // it is turned off
+	}
+	if at.Addr().IsUnspecified() {
+		loopback := netip.AddrFrom4([4]byte{127, 0, 0, 1})
+		if at.Addr().Is6() {
+			loopback = netip.IPv6Loopback()
+		}
+		at = netip.AddrPortFrom(loopback, at.Port())
+	}
+	ctx, cancel := context.WithTimeout(ctx, askLimit)
+	defer cancel()
+	url := "http://" + at.String() + "/healthz"
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		f.Agent = err.Error()
+		return
+	}
+	client := http.Client{Transport: &http.Transport{DialContext: (&net.Dialer{}).DialContext, DisableKeepAlives: true}}
+	answer, err := client.Do(request)
+	if err != nil {
+		f.Agent = err.Error()
+		return
+	}
+	_ = answer.Body.Close()
+	f.Agent, f.AgentFine = url+": "+answer.Status, answer.StatusCode == http.StatusOK
+}
+
+// settingFacts reads settings of the kernel; what cannot be read stays zero.
+func (s *scene) settingFacts(ctx context.Context, f *explain.Facts) {
+	f.NFTables = kubeProxyTables()
+	f.StrictReversePath = strictReversePath()
+	f.ARPIgnore = setting("net/ipv4/conf/all/arp_ignore")
+	f.NodePorts, _ = parseRange(strings.ReplaceAll(s.nodePortRange, "-", " "))
+	f.LocalPorts, _ = parseRange(setting("net/ipv4/ip_local_port_range"))
+	f.Reserved = reserves(setting("net/ipv4/ip_local_reserved_ports"), f.NodePorts, f.LocalPorts)
+	f.ConntrackCount, f.ConntrackMax = number("net/netfilter/nf_conntrack_count"), number("net/netfilter/nf_conntrack_max")
+	f.ConntrackTCP = number("net/netfilter/nf_conntrack_tcp_timeout_established")
+	ipvs, err := kernel.Open(ctx)
+	if err != nil {
+		return
+	}
+	defer func() { _ = ipvs.Close() }()
+	if t, err := ipvs.Timeouts(ctx); err == nil {
+		f.IPVSTCP = int(t.TCP)
+		f.ConntrackTCP = min(f.ConntrackTCP, ipvsutil.MaxTimeout)
+	}
+}
+
+func setting(key string) string {
+	text, err := os.ReadFile(filepath.Join(host.ProcSys, key))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(text))
+}
+
+func number(key string) int {
+	n, err := strconv.Atoi(setting(key))
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// parseRange reads two numbers.
+func parseRange(text string) (explain.Range, bool) {
+	f := strings.Fields(text)
+	if len(f) != 2 {
+		return explain.Range{}, false
+	}
+	from, errFrom := strconv.Atoi(f[0])
+	to, errTo := strconv.Atoi(f[1])
+	return explain.Range{From: from, To: to}, errFrom == nil && errTo == nil
+}
+
+// reserves tells whether the reserved ports, such as "8080,30000-32767", hold all
+// NodePorts that are in the range of the node's own.
+func reserves(text string, nodePorts, local explain.Range) bool {
+	reserved := map[int]bool{}
+	for _, part := range strings.Split(text, ",") {
+		if !strings.Contains(part, "-") {
+			part += "-" + part
+		}
+		if r, ok := parseRange(strings.ReplaceAll(part, "-", " ")); ok {
+			for p := r.From; p <= r.To && p <= 65535; p++ {
+				reserved[p] = true
+			}
+		}
+	}
+	for p := max(nodePorts.From, local.From); p <= min(nodePorts.To, local.To); p++ {
+		if !reserved[p] {
+			return false
+		}
+	}
+	return true
+}
+
+// strictReversePath names devices whose packets must come by the route back. Of the
+// setting for all devices and the one of a device the higher counts.
+func strictReversePath() []string {
+	root := filepath.Join(host.ProcSys, "net/ipv4/conf")
+	entries, err := os.ReadDir(root)
+	if err != nil {
+		return nil
+	}
+	all := number("net/ipv4/conf/all/rp_filter")
+	var strict []string
+	for _, e := range entries {
+		name := e.Name()
+		if slices.Contains([]string{"all", "default", "lo", ipvsutil.Device}, name) {
+			continue
+		}
+		if max(all, number("net/ipv4/conf/"+name+"/rp_filter")) == 1 {
+			strict = append(strict, name)
+		}
+	}
+	return strict
+}
+
+// boundExternal are addresses on kube-ipvs0 that are no ClusterIPs.
+func (s *scene) boundExternal(o explain.Observed) []netip.Addr {
+	clusterIPs := map[netip.Addr]bool{}
+	for _, name := range s.source.Names() {
+		if service, _ := s.source.Service(name); service != nil {
+			for _, a := range service.ClusterIPs {
+				clusterIPs[a] = true
+			}
+		}
+	}
+	var external []netip.Addr
+	for a := range o.Bound {
+		if !clusterIPs[a] && s.Desired.Bound(a) {
+			external = append(external, a)
+		}
+	}
+	slices.SortFunc(external, netip.Addr.Compare)
+	return external
+}
+
+// Of nf_tables (include/uapi/linux/netfilter/nf_tables.h).
+const (
+	nftGetTable = unix.NFNL_SUBSYS_NFTABLES<<8 | unix.NFT_MSG_GETTABLE
+	nftaName    = 1
+)
+
+// kubeProxyTables are the tables of kube-proxy's nftables mode, such as "ip kube-proxy".
+func kubeProxyTables() []string {
+	var tables []string
+	for family, name := range map[uint8]string{unix.NFPROTO_IPV4: "ip", unix.NFPROTO_IPV6: "ip6"} {
+		request := nl.NewNetlinkRequest(nftGetTable, unix.NLM_F_DUMP)
+		header := make([]byte, 4)
+		header[0] = family
+		request.AddRawData(header)
+		replies, err := request.Execute(unix.NETLINK_NETFILTER, 0)
+		if err != nil {
+			continue // no nf_tables, or no right to ask
+		}
+		for _, reply := range replies {
+			attrs, err := nl.ParseRouteAttr(reply[4:])
+			if err != nil {
+				continue
+			}
+			for _, a := range attrs {
+				if a.Attr.Type == nftaName && nl.BytesToString(a.Value) == "kube-proxy" {
+					tables = append(tables, name+" kube-proxy")
+				}
+			}
+		}
+	}
+	slices.Sort(tables)
+	return tables
+}

@@ -1,0 +1,62 @@
+package explain
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+func TestDiagnoseAHealthyNode(t *testing.T) {
+	for _, f := range Diagnose(Facts{
+		Agent: "ok", AgentFine: true, AcceptInput: true, ConntrackCount: 10, ConntrackMax: 1000, IPVSTCP: 86400, ConntrackTCP: 86400,
+		NodePorts: Range{30000, 32767}, LocalPorts: Range{32768, 60999}, ARPIgnore: "0",
+	}) {
+		if f.Level != OK {
+			t.Errorf("%+v", f)
+		}
+	}
+}
+
+// TestDiagnose names each trap, with what to do next.
+func TestDiagnose(t *testing.T) {
+	var text strings.Builder
+	for _, f := range Diagnose(Facts{
+		Missing: []Finding{{Fault, "the node lacks dummy: no module", "modprobe dummy"}},
+		Agent:   "connection refused",
+		Differences: []Difference{
+			{Kind: "real server", Object: "a -> b", Fine: true},
+			{Kind: "address", Object: "10.96.0.10", Means: "clients time out"},
+		},
+		Unknown:  map[Part]error{Servers: errors.New("operation not permitted")},
+		Problems: []string{"shop/a: x", "shop/b: x", "shop/c: x", "shop/d: x"}, Conflicts: []string{"10.96.0.10:80/tcp: shop/a, shop/b"}, LocalOnly: []string{"shop/e"},
+		Policies:  map[string]string{"IPv4 filter FORWARD": "DROP", "IPv6 filter INPUT": "DROP"},
+		OtherMode: []string{"IPv4 nat KUBE-SVC-A"}, NFTables: []string{"ip kube-proxy"},
+		StrictReversePath: []string{"eth0"}, BoundExternal: []string{"203.0.113.7"}, ARPIgnore: "0",
+		NodePorts: Range{30000, 32767}, LocalPorts: Range{1024, 60999},
+		ConntrackCount: 990, ConntrackMax: 1000, IPVSTCP: 900, ConntrackTCP: 86400,
+	}) {
+		fmt.Fprintf(&text, "%s: %s\n  next: %s\n", f.Level, f.What, f.Next)
+		if f.Level != OK && f.Next == "" {
+			t.Errorf("%+v does not say what to do", f)
+		}
+	}
+	golden(t, "doctor", text.String())
+}
+
+// TestReservedPortsAreNoOverlap, nor is a high but not full table a fault.
+func TestDiagnoseLimits(t *testing.T) {
+	level := func(f Facts) Level { return Diagnose(f)[0].Level }
+	if l := level(Facts{ConntrackCount: 80, ConntrackMax: 100}); l != Warning {
+		t.Errorf("80 of 100 is a %s", l)
+	}
+	if l := level(Facts{ConntrackCount: 79, ConntrackMax: 100}); l != OK {
+		t.Errorf("79 of 100 is a %s", l)
+	}
+	if l := level(Facts{NodePorts: Range{30000, 32767}, LocalPorts: Range{32767, 60999}}); l != Warning {
+		t.Errorf("an overlap of one port is a %s", l)
+	}
+	if l := level(Facts{NodePorts: Range{30000, 32767}, LocalPorts: Range{1024, 60999}, Reserved: true}); l != OK {
+		t.Errorf("reserved ports are a %s", l)
+	}
+}
