@@ -3,7 +3,6 @@ package reconcile
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"maps"
 	"math/rand/v2"
@@ -273,44 +272,6 @@ func keysOf[K comparable, V any](m map[K]V) map[K]struct{} {
 		keys[key] = struct{}{}
 	}
 	return keys
-}
-
-// Random changes, damage and restarts: the kernel always comes to equal the plan,
-// and what is foreign stays.
-func TestRandomLife(t *testing.T) {
-	for seed := range uint64(30) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			bubble(t, func(w *world) {
-				random := newRandom(t, seed)
-				foreign := w.foreign()
-				list := w.sample()
-				for range 30 {
-					s := list[random.IntN(len(list))]
-					switch random.IntN(8) {
-					case 0:
-						w.remove(s)
-					case 1, 2:
-						w.put(s.with(random.Perm(6)[:random.IntN(6)]...))
-					case 3:
-						s.ExternalLocal, s.InternalLocal = random.IntN(2) == 0, random.IntN(2) == 0
-						w.put(s)
-					case 4:
-						w.lies = true
-						w.settle()
-						w.hurt(random)
-						w.Doubt()
-					case 5:
-						w.start()
-					default:
-						time.Sleep(w.round().RetryIn)
-					}
-				}
-				w.Doubt()
-				w.settle()
-				w.equal(foreign...)
-			})
-		})
-	}
 }
 
 // foreign makes things of others, of every kind that may be taken for ours.

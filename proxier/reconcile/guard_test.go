@@ -3,6 +3,7 @@ package reconcile
 import (
 	"context"
 	"net/netip"
+	"strings"
 
 	"kube-ipvs-proxy/ipsetutil"
 	setfake "kube-ipvs-proxy/ipsetutil/fake"
@@ -19,13 +20,13 @@ type guard struct {
 	// history is every change that was asked for, in order.
 	history []string
 	members map[ipsetutil.Member]bool
-	servers map[ipvsutil.Key]bool
+	servers map[string]bool
 	bound   map[netip.Addr]bool
 }
 
 // newGuard looks at what the kernel has.
 func newGuard(w *world) *guard {
-	g := &guard{world: w, members: map[ipsetutil.Member]bool{}, servers: map[ipvsutil.Key]bool{}, bound: map[netip.Addr]bool{}}
+	g := &guard{world: w, members: map[ipsetutil.Member]bool{}, servers: map[string]bool{}, bound: map[netip.Addr]bool{}}
 	ctx := context.Background()
 	for _, s := range ipsetutil.All() {
 		entries, _ := w.sets.Members(ctx, s.Name)
@@ -33,9 +34,11 @@ func newGuard(w *world) *guard {
 			g.members[ipsetutil.Member{Set: s.Name, Entry: e}] = true
 		}
 	}
-	list, _ := w.ipvs.VirtualServers(ctx)
-	for _, s := range list {
-		g.servers[s.Key] = true
+	for line := range strings.Lines(w.ipvs.Dump()) { // which no fault hides
+		if text, ok := strings.CutPrefix(line, "vs "); ok {
+			name, _, _ := strings.Cut(text, " ")
+			g.servers[name] = true
+		}
 	}
 	bound, _ := w.addresses.Bound(ctx)
 	for _, a := range bound {
@@ -63,9 +66,9 @@ func (d guardedIPVS) Do(ctx context.Context, ops []ipvsutil.Op) []error {
 		one := d.IPVS.Do(ctx, ops[i:i+1])
 		switch op.Verb {
 		case ipvsutil.CreateVirtualServer:
-			d.guard.servers[op.Server.Key] = true
+			d.guard.servers[op.Server.Key.String()] = true
 		case ipvsutil.DeleteVirtualServer:
-			d.guard.servers[op.Server.Key] = one != nil
+			d.guard.servers[op.Server.Key.String()] = one != nil
 		}
 		if one != nil {
 			if errs == nil {
@@ -180,7 +183,7 @@ func (d guardedAddresses) Capture(ctx context.Context, addrs []netip.Addr) []err
 func (g *guard) come(verb string, addr netip.Addr) {
 	g.note(verb + " " + addr.String())
 	for key := range g.world.ledger.Servers() {
-		if key.Addr.Addr() == addr && key.Mark == 0 && !g.servers[key] && !g.members[plan.MemberOf(ipsetutil.Refuse, key)] {
+		if key.Addr.Addr() == addr && key.Mark == 0 && !g.servers[key.String()] && !g.members[plan.MemberOf(ipsetutil.Refuse, key)] {
 			g.bad("%s %v comes before %v", verb, addr, key)
 		}
 	}
