@@ -25,7 +25,8 @@ type container struct {
 	root      string // the image's files
 	manifests string
 	node      Node
-	withhold  string // a mount of the main container that it does not get; empty: none
+	withhold  string   // a mount of the main container that it does not get; empty: none
+	args      []string // of the main container, besides
 	log       *testbed.Log
 	process   *testbed.Process // nil when it was never started or was ended by us
 	inited    bool             // a Pod's init container runs once
@@ -90,7 +91,7 @@ func (c *container) Start(args ...string) error {
 		}
 	}
 	spec.Mounts = append(mounts, Mount{"/manifests", "bind", c.manifests, []string{"rbind", "rprivate", "ro"}})
-	spec.Process.Args = append(spec.Process.Args, append([]string{"--manifests=/manifests"}, args...)...)
+	spec.Process.Args = append(spec.Process.Args, append([]string{"--manifests=/manifests"}, append(c.args, args...)...)...)
 	c.runs++
 	if _, err := fmt.Fprintf(c.log, "==== start %s %s\n", c.id(), strings.Join(spec.Process.Args, " ")); err != nil {
 		return err

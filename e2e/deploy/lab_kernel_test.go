@@ -152,12 +152,12 @@ func reach(t *testing.T, lab *testbed.Lab) {
 	for _, c := range []struct {
 		from string
 		to   netip.AddrPort
-	}{{testbed.PodC1, inside}, {testbed.Node1, inside}, {testbed.PodC2, inside}, {testbed.Client, outside}} {
+	}{{testbed.PodC1, inside}, {testbed.Node1, inside}, {testbed.PodC2, inside}, {testbed.PodR3, inside}, {testbed.Client, outside}} {
 		for _, p := range []probe.Protocol{probe.TCP, probe.UDP} {
 			who := map[string]bool{}
 			for _, r := range lab.Host(c.from).Many(probe.Call{Protocol: p, To: c.to}, 8, 2) {
 				if r.Outcome != probe.OK {
-					t.Errorf("%s to %v, %v: %v", c.from, c.to, p, r)
+					t.Fatalf("%s to %v, %v: %v", c.from, c.to, p, r)
 				}
 				who[r.Who] = true
 			}

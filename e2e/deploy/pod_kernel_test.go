@@ -20,6 +20,7 @@ func TestPod(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	apply(t, lab)
+	containers[testbed.Node3].args = []string{"--iptables-backend=legacy"}
 	if err := lab.Start(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -32,6 +33,7 @@ func TestPod(t *testing.T) {
 	t.Run("confined", func(t *testing.T) { testConfined(ctx, t, n) })
 	t.Run("packets", func(t *testing.T) { reach(t, lab) })
 	t.Run("probes", func(t *testing.T) { testProbes(ctx, t, n) })
+	t.Run("legacy tables", func(t *testing.T) { testLegacy(ctx, t, containers[testbed.Node3]) })
 	t.Run("commands", func(t *testing.T) { testCommands(ctx, t, n) })
 	t.Run("restart", func(t *testing.T) {
 		// A restarted container finds what the killed one left, without its init container.
@@ -40,11 +42,23 @@ func TestPod(t *testing.T) {
 		}
 		reach(t, lab)
 		reset(t, n)
-		start(ctx, t, lab, n)
+		start(ctx, t, lab, n, "--refresh-period=1s")
 		if got, err := n.host.Sysctl(resetKey); err != nil || got != "1" {
 			t.Errorf("%s is %q after the restart, %v", resetKey, got, err)
 		}
 		reach(t, lab)
+	})
+	t.Run("reset while it runs", func(t *testing.T) {
+		reset(t, n)
+		for end := time.Now().Add(20 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+			got, err := n.host.Sysctl(resetKey)
+			if err == nil && got == "1" {
+				return
+			}
+			if time.Now().After(end) {
+				t.Fatalf("%s is %q, %v", resetKey, got, err)
+			}
+		}
 	})
 	t.Run("without the mount of the sysctls", func(t *testing.T) {
 		if err := n.Stop(ctx); err != nil {
@@ -65,9 +79,9 @@ func TestPod(t *testing.T) {
 	})
 }
 
-func start(ctx context.Context, t *testing.T, lab *testbed.Lab, c *container) {
+func start(ctx context.Context, t *testing.T, lab *testbed.Lab, c *container, args ...string) {
 	t.Helper()
-	if err := c.Start(); err != nil {
+	if err := c.Start(args...); err != nil {
 		t.Fatal(err)
 	}
 	if err := lab.Settle(ctx, c.node.Name); err != nil {
@@ -123,6 +137,17 @@ func testConfined(ctx context.Context, t *testing.T, c *container) {
 	} {
 		if modes[path] != want {
 			t.Errorf("%s is %q, want %s", path, modes[path], want)
+		}
+	}
+}
+
+// testLegacy wants the rules where the flag said: the lock and the raw sockets of that
+// back end work, too. Packets are asked from this node's Pod by reach.
+func testLegacy(ctx context.Context, t *testing.T, c *container) {
+	for tool, want := range map[string]bool{"iptables-legacy-save": true, "iptables-nft-save": false} {
+		text, err := c.host.Exec(ctx, tool)
+		if err != nil || strings.Contains(text, "-j KUBE-") != want {
+			t.Errorf("%s: want jumps %v, %v\n%s", tool, want, err, text)
 		}
 	}
 }
