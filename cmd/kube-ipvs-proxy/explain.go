@@ -20,7 +20,7 @@ func explainCommand() *cobra.Command {
 	from, to, output := "", "", "text"
 	cmd := &cobra.Command{
 		Use:   "explain NAMESPACE/NAME[:PORT]",
-		Short: "Follow a packet to a Service: what decides, which endpoint, what it sees, and why not",
+		Short: "Follow a packet to a Service, and say what becomes of it",
 		Long: "explain follows a packet to each frontend of a Service (ClusterIP, externalIPs, load\n" +
 			"balancer, NodePorts): how it comes to this node, which rule and set drops, refuses or\n" +
 			"masquerades it, which server takes it, which endpoints are used and why others are\n" +

@@ -28,7 +28,7 @@ func listCommand() *cobra.Command {
 	l := listing{output: "table"}
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "Show the virtual and real servers of this node, with the Services that own them",
+		Short: "Show virtual and real servers with the names of Services",
 		Long: "list reads the kernel, as ipvsadm -Ln does, and names Services, ports and nodes beside\n" +
 			"the addresses. Names come from the manifests or the API server; without either it\n" +
 			"shows addresses only. A real server that left its Service is shown as draining.\n\n" +

@@ -2,6 +2,7 @@ package main
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -22,8 +23,17 @@ func toolFlags(cmd *cobra.Command, raw *config.Raw, shown ...string) {
 		f.Annotations = nil // no group: the few that are left need no headings
 		f.Hidden = !slices.Contains(shownToTools, name) && !slices.Contains(shown, name)
 	}
-	cmd.Long += "\n\nAll flags of run count here too (see run --help): give those that the agent of the\n" +
-		"node has, or the same --config."
+	cmd.Long = paragraphs(cmd.Long + "\n\nAll flags of run count here too (see run --help): give those that " +
+		"the agent of the node has, or the same --config.")
+}
+
+// paragraphs breaks each paragraph at the width of the help.
+func paragraphs(text string) string {
+	var broken []string
+	for _, p := range strings.Split(text, "\n\n") {
+		broken = append(broken, strings.Join(wrap(p, usageWidth), "\n"))
+	}
+	return strings.Join(broken, "\n\n")
 }
 
 // runFlagNames are the names of run's flags.

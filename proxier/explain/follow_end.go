@@ -201,5 +201,5 @@ func (t *traveller) concerns(d Difference) bool {
 	case "set":
 		return slices.ContainsFunc(t.frontend.Members, func(m ipsetutil.Member) bool { return m.Set == d.Object })
 	}
-	return true // settings
+	return !d.Fine // settings
 }
