@@ -68,9 +68,9 @@ func (s *server) run(stdin string, args ...string) (string, error) {
 }
 
 // must is run for what must succeed.
-func (s *server) must(t *testing.T, stdin string, args ...string) string {
+func (s *server) must(t *testing.T, args ...string) string {
 	t.Helper()
-	out, err := s.run(stdin, args...)
+	out, err := s.run("", args...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,9 +136,9 @@ func (s *server) applyCRD(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &module); err != nil {
 		t.Fatal(err)
 	}
-	s.must(t, "", "apply", "--server-side", "-f",
+	s.must(t, "apply", "--server-side", "-f",
 		filepath.Join(module.Dir, "example", "prometheus-operator-crd", "monitoring.coreos.com_podmonitors.yaml"))
-	s.must(t, "", "wait", "--for=condition=Established", "--timeout=60s", "crd/podmonitors.monitoring.coreos.com")
+	s.must(t, "wait", "--for=condition=Established", "--timeout=60s", "crd/podmonitors.monitoring.coreos.com")
 }
 
 // TestAPIServerTakesEverything applies the base, each overlay and the component, first
@@ -162,7 +162,7 @@ func TestAPIServerTakesEverything(t *testing.T) {
 	} {
 		for _, how := range [][]string{{"--dry-run=server"}, nil} {
 			args := append([]string{"apply", "--server-side", "--validate=strict"}, how...)
-			out := s.must(t, "", append(args, "-k", c.dir)...)
+			out := s.must(t, append(args, "-k", c.dir)...)
 			if n := strings.Count(out, "serverside-applied"); n != c.objects {
 				t.Errorf("%s %v: %d objects, want %d:\n%s", c.dir, how, n, c.objects, out)
 			}
@@ -181,7 +181,7 @@ func TestAPIServerTakesEverything(t *testing.T) {
 // TestAPIServerRefuses shows that a dry run on this server can fail.
 func TestAPIServerRefuses(t *testing.T) {
 	s := startServer(t)
-	text := s.must(t, "", "kustomize", folder(t, "base"))
+	text := s.must(t, "kustomize", folder(t, "base"))
 	for old, bad := range map[string]string{
 		"privileged: false":        "privileged: perhaps",
 		"allowPrivilegeEscalation": "allowPrivilegedEscalation",

@@ -27,7 +27,7 @@ import (
 // allowed, and every other verb on every resource that the server has is not.
 func TestRights(t *testing.T) {
 	s := startServer(t)
-	s.must(t, "", "apply", "--server-side", "-k", folder(t, "base"))
+	s.must(t, "apply", "--server-side", "-k", folder(t, "base"))
 	config, err := s.Config(cluster.ServiceAccount("kube-system", "kube-ipvs-proxy"))
 	if err != nil {
 		t.Fatal(err)

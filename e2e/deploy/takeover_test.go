@@ -37,8 +37,9 @@ func kubeadmProxy() *appsv1.DaemonSet {
 	}
 }
 
-// TestMovingKubeProxyAside follows the steps of the README: at each, exactly one proxy
-// is meant for every node, and at the end kube-proxy's DaemonSet is what it was.
+// TestMovingKubeProxyAside follows the README's steps at the API server: whatever label
+// a node has, exactly one proxy is meant for it, and at the end kube-proxy's DaemonSet
+// is what it was.
 func TestMovingKubeProxyAside(t *testing.T) {
 	s := startServer(t)
 	sets := s.Client().AppsV1().DaemonSets("kube-system")
@@ -55,9 +56,9 @@ func TestMovingKubeProxyAside(t *testing.T) {
 	}
 	before := spec("kube-proxy")
 	overlay := folder(t, "overlays", "replace-kube-proxy")
-	s.must(t, "", "-n", "kube-system", "patch", "daemonset", "kube-proxy", "--patch-file", overlay+"/aside.yaml")
-	s.must(t, "", "apply", "--server-side", "-k", overlay)
-	s.must(t, "", "apply", "--server-side", "-k", folder(t, "overlays", "restore-kube-proxy-ipvs"))
+	s.must(t, "-n", "kube-system", "patch", "daemonset", "kube-proxy", "--patch-file", overlay+"/aside.yaml")
+	s.must(t, "apply", "--server-side", "-k", overlay)
+	s.must(t, "apply", "--server-side", "-k", folder(t, "overlays", "restore-kube-proxy-ipvs"))
 
 	fresh := map[string]string{"kubernetes.io/os": "linux"}
 	kept := map[string]string{"kubernetes.io/os": "linux", "kube-ipvs-proxy/serves": "kube-proxy"}
@@ -88,7 +89,7 @@ func TestMovingKubeProxyAside(t *testing.T) {
 		t.Errorf("cleanup's arguments: %q", args)
 	}
 
-	s.must(t, "", "-n", "kube-system", "patch", "daemonset", "kube-proxy", "--patch-file", overlay+"/back.yaml")
+	s.must(t, "-n", "kube-system", "patch", "daemonset", "kube-proxy", "--patch-file", overlay+"/back.yaml")
 	if diff := cmp.Diff(before, spec("kube-proxy")); diff != "" {
 		t.Errorf("kube-proxy after it came back (-before +after):\n%s", diff)
 	}
