@@ -117,8 +117,11 @@ func (g *guard) op(op ipvsutil.Op) {
 	}
 }
 
-// anyFailed: after a lie or a failure the order of going down is relaxed.
-func (w *world) anyFailed() bool { return w.lies || len(w.failed.Bound)+len(w.failing.bound) > 0 }
+// anyFailed: after a lie or a failure the order of going down is relaxed. So it is
+// while an address waits for another of its servers, which cannot be read.
+func (w *world) anyFailed() bool {
+	return w.lies || len(w.failed.Bound)+len(w.failing.bound)+len(w.waiting.Bound) > 0
+}
 
 // leadsTo tells the entries that have to be there before a server.
 func leadsTo(m ipsetutil.Member, key ipvsutil.Key) bool {
