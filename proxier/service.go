@@ -85,7 +85,7 @@ func (p *problems) conflicts(now []ledger.Conflict) {
 			continue
 		}
 		for _, loser := range c.Losers {
-			p.tell(loser, c.Key.String(), "the older Service "+c.Winner.String()+" has this address and port")
+			p.tell(loser, c.Key.String(), "Service "+c.Winner.String()+" has this address and port")
 		}
 	}
 	p.contested = now

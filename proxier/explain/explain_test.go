@@ -87,7 +87,7 @@ func TestExplainConflict(t *testing.T) {
 	}, endpoint("10.244.1.11:8080", "node-1"))
 	w.settle()
 	text := w.explain("young", Client{})
-	if !strings.Contains(text, "verdict   not served: the older Service shop/old has this address and port\n") ||
+	if !strings.Contains(text, "verdict   not served: Service shop/old has this address and port\n") ||
 		!strings.Contains(text, "verdict   works\n") {
 		t.Error(text)
 	}

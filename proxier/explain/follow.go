@@ -55,8 +55,8 @@ func (t *traveller) follow() (Path, bool) {
 	t.path = Path{Frontend: t.key.String(), Kind: kind, Port: port.Name, Client: t.client.String(), key: t.key, client: t.client}
 	t.server, t.reals = t.key, t.frontend.RealServers
 	if owner, ok := t.node.Desired.Server(t.key); ok && owner.Owner != t.question.Name {
-		t.path.step("conflict", "the older Service "+owner.Owner.String()+" has this address and port")
-		t.path.end(NotServed, "the older Service "+owner.Owner.String()+" has this address and port")
+		t.path.step("conflict", "Service "+owner.Owner.String()+" has this address and port")
+		t.path.end(NotServed, "Service "+owner.Owner.String()+" has this address and port")
 		return t.path, true
 	}
 	t.arrive()

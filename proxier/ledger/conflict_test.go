@@ -3,6 +3,7 @@ package ledger
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"kube-ipvs-proxy/ipsetutil"
 	"kube-ipvs-proxy/ipvsutil"
@@ -161,5 +162,20 @@ func TestSharedEntryOfTwoFrontends(t *testing.T) {
 	l.Replace(owner(0, 0), claims())
 	if _, ok := l.Member(entry); ok {
 		t.Errorf("%v stays after the last address went", entry)
+	}
+}
+
+// TestClusterIPWins: an older Service that names another's ClusterIP as externalIP
+// does not get its traffic.
+func TestClusterIPWins(t *testing.T) {
+	l := New(markBase, markBits)
+	at := key("10.96.0.9:80", ipvsutil.TCP)
+	thief := plan.Frontend{Server: ipvsutil.VirtualServer{Key: at, Scheduler: "lc"}}
+	own := plan.Frontend{Server: ipvsutil.VirtualServer{Key: at, Scheduler: "rr"}, ClusterIP: true}
+	l.Replace(Owner{Name: plan.ServiceName{Namespace: "a", Name: "thief"}}, plan.Claims{Frontends: []plan.Frontend{thief}})
+	owner := Owner{Name: plan.ServiceName{Namespace: "z", Name: "own"}, Created: time.Unix(1<<30, 0)}
+	l.Replace(owner, plan.Claims{Frontends: []plan.Frontend{own}})
+	if s, _ := l.Server(at); s.Owner != owner.Name {
+		t.Errorf("%v has the address, want %v", s.Owner, owner.Name)
 	}
 }

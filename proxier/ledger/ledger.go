@@ -29,6 +29,18 @@ func (o Owner) compare(p Owner) int {
 	)
 }
 
+// compare sorts the claim that wins first: whoever may write externalIPs must not
+// take over the ClusterIP of another Service, however young that is.
+func (c claimant) compare(d claimant) int {
+	switch {
+	case c.frontend.ClusterIP && !d.frontend.ClusterIP:
+		return -1
+	case !c.frontend.ClusterIP && d.frontend.ClusterIP:
+		return 1
+	}
+	return c.owner.compare(d.owner)
+}
+
 // Server is a virtual server with its real servers, as desired.
 type Server struct {
 	ipvsutil.VirtualServer
@@ -178,7 +190,7 @@ func (l *Ledger) contest(t *tracker, key ipvsutil.Key, name plan.ServiceName, cl
 	}
 	if claim != nil {
 		now = append(now, *claim)
-		slices.SortFunc(now, func(a, b claimant) int { return a.owner.compare(b.owner) })
+		slices.SortFunc(now, claimant.compare)
 	}
 	if len(now) > 0 {
 		winner := now[0]

@@ -23,7 +23,7 @@ func (b *builder) internal(addr netip.Addr, port Port, chosen selection) {
 	}
 	b.add(Frontend{
 		Server: b.server(key), RealServers: servers, Serving: chosen.serving,
-		Members: append(members, refusal(key, chosen)...),
+		Members: append(members, refusal(key, chosen)...), ClusterIP: true,
 	})
 }
 

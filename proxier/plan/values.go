@@ -127,6 +127,9 @@ type Frontend struct {
 	Serving []netip.AddrPort
 	// Members are the entries that only the owner of the frontend may have.
 	Members []ipsetutil.Member
+	// ClusterIP: the address is the Service's own. Such a claim wins over that of any
+	// Service which only names the address.
+	ClusterIP bool
 	// ShortCircuit: clients on this node are led to the ShortCircuit of Port.
 	ShortCircuit bool
 	Port         PortKey
