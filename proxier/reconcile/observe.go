@@ -7,7 +7,6 @@ import (
 	"net/netip"
 
 	"kube-ipvs-proxy/ipsetutil"
-	"kube-ipvs-proxy/ipvsutil"
 )
 
 // readSets makes our sets that are missing, and lists those whose size is another
@@ -134,87 +133,4 @@ func compareAddrs(seen addrSet, read []netip.Addr, outside bool, pending, damage
 		}
 	}
 	return pending, damaged
-}
-
-// readServers lists the virtual servers, and the real ones of all or those named;
-// others than ours and desired ones do not exist for us. Each takes a request of its
-// own for its real servers. It reports whether the list was read.
-func (r *Reconciler) readServers(ctx context.Context, report *Report, all bool, named map[ipvsutil.Key]bool) bool {
-	list, err := r.doors.IPVS.VirtualServers(ctx)
-	report.count("virtual_server", "list", err)
-	if err != nil {
-		return false
-	}
-	found := make(map[ipvsutil.Key]struct{}, len(list))
-	for _, s := range list {
-		have, known := r.seen.servers[s.Key]
-		outside, doubted := named[s.Key] // a server that was ours a moment ago still is
-		if _, claimed := r.claimed(s.Key); !known && !claimed && !doubted && !r.seen.owns(s.Key) {
-			continue
-		}
-		found[s.Key] = struct{}{}
-		outside = outside || !doubted
-		if !known || have != s {
-			r.seen.servers[s.Key] = s
-			r.serverDiffers(s.Key, outside)
-		}
-		if all || doubted || !known {
-			r.readReals(ctx, report, s.Key, outside)
-		}
-	}
-	for key := range r.seen.servers {
-		if !has(found, key) {
-			outside, doubted := named[key]
-			r.forgetServer(key)
-			r.serverDiffers(key, outside || !doubted)
-		}
-	}
-	return true
-}
-
-func (r *Reconciler) serverDiffers(key ipvsutil.Key, outside bool) {
-	r.pending.Servers = set(r.pending.Servers, key)
-	if outside && r.known {
-		r.damaged.Servers = set(r.damaged.Servers, key)
-	}
-}
-
-func (r *Reconciler) realsDiffer(key ipvsutil.Key, outside bool) {
-	r.pending.Servers = set(r.pending.Servers, key)
-	if outside && r.known {
-		r.damaged.reals = set(r.damaged.reals, key)
-	}
-}
-
-// readReals corrects the picture of one server's real servers. Of a server that is
-// gone by now the list is empty, which the next listing of servers tells.
-func (r *Reconciler) readReals(ctx context.Context, report *Report, key ipvsutil.Key, outside bool) {
-	states, err := r.doors.IPVS.RealServers(ctx, key)
-	report.count("real_server", "list", err)
-	if err != nil {
-		r.doubts.server(key, outside)
-		return
-	}
-	have := r.seen.reals[key]
-	now := make(map[netip.AddrPort]uint32, len(states))
-	differs := false
-	for _, s := range states {
-		weight := s.Weight
-		if s.Foreign {
-			weight = strangeWeight
-		}
-		now[s.Addr] = weight
-		old, known := have[s.Addr]
-		differs = differs || !known || old != weight
-	}
-	for addr := range have {
-		if _, there := now[addr]; !there {
-			differs = true
-			r.drains.remove(key, addr)
-		}
-	}
-	if differs {
-		r.seen.reals[key] = now
-		r.realsDiffer(key, outside)
-	}
 }

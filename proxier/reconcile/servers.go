@@ -227,6 +227,6 @@ func (r *Reconciler) forgetServer(key ipvsutil.Key) {
 	delete(r.timeouts, key)
 }
 
-func sortedKeys(keys map[ipvsutil.Key]struct{}) []ipvsutil.Key {
+func sortedKeys[V any](keys map[ipvsutil.Key]V) []ipvsutil.Key {
 	return slices.SortedFunc(maps.Keys(keys), ipvsutil.Key.Compare)
 }
