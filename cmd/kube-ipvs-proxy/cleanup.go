@@ -58,6 +58,9 @@ func cleanup(ctx context.Context, out io.Writer, options config.Options, dryRun 
 		return err
 	}
 	defer c.close()
+	if answer, healthy := askAgent(ctx, options); healthy {
+		c.note("an agent runs on this node (" + answer + "): stop it, or it puts everything back")
+	}
 	leave := netfilter.LeaveNothing
 	if successor == forKubeProxy {
 		leave = netfilter.LeaveToKubeProxy

@@ -71,9 +71,12 @@ func (s *scene) facts(ctx context.Context, probes bool) explain.Facts {
 		Differences: explain.Compare(s.Desired, observed), Unknown: observed.Unknown,
 		Policies: rules.Policies, OtherMode: rules.OtherMode, AcceptInput: s.options.AcceptInput,
 	}
+	if flows, err := conntrackFlows(); err == nil {
+		f.Differences = append(f.Differences, explain.StaleFlows(s.Desired, flows)...)
+	}
 	if probes {
 		f.Missing = missing(ctx, observed.IPv6)
-		s.askAgent(ctx, &f)
+		f.Agent, f.AgentFine = askAgent(ctx, s.options)
 	}
 	s.objectFacts(&f)
 	s.settingFacts(ctx, &f)

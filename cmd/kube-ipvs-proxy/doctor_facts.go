@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"net"
 	"net/http"
 	"net/netip"
 	"os"
@@ -17,6 +16,7 @@ import (
 
 	"kube-ipvs-proxy/ipvsutil"
 	"kube-ipvs-proxy/ipvsutil/kernel"
+	"kube-ipvs-proxy/proxier/config"
 	"kube-ipvs-proxy/proxier/explain"
 	"kube-ipvs-proxy/proxier/host"
 )
@@ -24,11 +24,12 @@ import (
 // askLimit is how long the agent may take to answer.
 const askLimit = 3 * time.Second
 
-// askAgent asks the health server of the agent on this node.
-func (s *scene) askAgent(ctx context.Context, f *explain.Facts) {
-	at, err := netip.ParseAddrPort(s.options.HealthAddress)
+// askAgent asks the health server of the agent on this node, and returns what came and
+// whether the agent is healthy. The answer is empty when the server is turned off.
+func askAgent(ctx context.Context, options config.Options) (answer string, healthy bool) {
+	at, err := netip.ParseAddrPort(options.HealthAddress)
 	if err != nil {
-		return // it is turned off
+		return "", false
 	}
 	if at.Addr().IsUnspecified() {
 		loopback := netip.AddrFrom4([4]byte{127, 0, 0, 1})
@@ -42,17 +43,15 @@ func (s *scene) askAgent(ctx context.Context, f *explain.Facts) {
 	url := "http://" + at.String() + "/healthz"
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		f.Agent = err.Error()
-		return
+		return err.Error(), false
 	}
-	client := http.Client{Transport: &http.Transport{DialContext: (&net.Dialer{}).DialContext, DisableKeepAlives: true}}
-	answer, err := client.Do(request)
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}} // and no proxy of the environment
+	response, err := client.Do(request)
 	if err != nil {
-		f.Agent = err.Error()
-		return
+		return err.Error(), false
 	}
-	_ = answer.Body.Close()
-	f.Agent, f.AgentFine = url+": "+answer.Status, answer.StatusCode == http.StatusOK
+	_ = response.Body.Close()
+	return url + ": " + response.Status, response.StatusCode == http.StatusOK
 }
 
 // settingFacts reads settings of the kernel; what cannot be read stays zero.

@@ -53,7 +53,11 @@ func explainCommand() *cobra.Command {
 				return err
 			}
 			observed, _ := s.observe(cmd.Context())
-			return printPaths(cmd.OutOrStdout(), output, q, explain.Explain(q, s.explainNode(observed)))
+			node := s.explainNode(observed)
+			if flows, err := conntrackFlows(); err == nil {
+				node.Differences = append(node.Differences, explain.StaleFlows(s.Desired, flows)...)
+			}
+			return printPaths(cmd.OutOrStdout(), output, q, explain.Explain(q, node))
 		},
 	}
 	toolFlags(cmd, &raw, "masquerade-all")

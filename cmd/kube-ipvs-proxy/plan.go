@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -37,11 +38,11 @@ func planCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			notes, err := preview(cmd.Context(), options)
-			if err != nil {
-				return err
+			notes, failed := preview(cmd.Context(), options)
+			if notes == nil {
+				return failed
 			}
-			return notes.print(cmd.OutOrStdout(), output)
+			return errors.Join(notes.print(cmd.OutOrStdout(), output), failed)
 		},
 	}
 	toolFlags(cmd, &raw)
@@ -65,7 +66,7 @@ func (n *notebook) add(kind, verb, object string) {
 	n.ops = append(n.ops, operation{Kind: kind, Verb: verb, Object: object})
 }
 
-// preview collects the operations of run's start.
+// preview collects the operations of run's start. With an error there may be some too.
 func preview(ctx context.Context, options config.Options) (*notebook, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, readLimit, fmt.Errorf("no complete list of Services within %v", readLimit))
 	defer cancel()
@@ -79,8 +80,8 @@ func preview(ctx context.Context, options config.Options) (*notebook, error) {
 		return nil, exitError{2, err}
 	}
 	defer agent.close()
-	if err := agent.proxier.Preview(ctx); err != nil && len(n.ops) == 0 {
-		return nil, exitError{2, agent.source.explain(err)}
+	if err := agent.proxier.Preview(ctx); err != nil {
+		return n, exitError{2, agent.source.explain(err)}
 	}
 	return n, nil
 }

@@ -50,7 +50,7 @@ func TestCleanupLeavesTheNodeAsItWas(t *testing.T) {
 		tool(t, line)
 	}
 	before := state(t)
-	for _, args := range [][]string{nil, {"--cluster-ip-binding=route"}, {"--external-address-mode=bind"}} {
+	for _, args := range [][]string{nil, {"--cluster-ip-binding=route", "--external-address-mode=bind"}} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			if a := command(t, "run", append([]string{"--once"}, args...)...); a.code != 0 {
 				t.Fatalf("run --once: %+v", a)

@@ -76,6 +76,9 @@ func TestToolsBesideAnAgent(t *testing.T) {
 	if a := command(t, "verify"); a.code != 0 {
 		t.Errorf("verify: %+v", a)
 	}
+	if a := command(t, "cleanup", "--dry-run"); !strings.Contains(a.out, "an agent runs on this node") {
+		t.Errorf("cleanup --dry-run: %+v", a)
+	}
 	if a := command(t, "doctor"); !strings.Contains(flat(a.out), "ok the agent answers: http://127.0.0.1:10256/healthz: 200 OK") {
 		t.Errorf("doctor: %+v", a)
 	}
@@ -106,6 +109,11 @@ func TestExplain(t *testing.T) {
 				t.Errorf("%v does not say %q:\n%s%s", test.args, want, a.out, a.errors)
 			}
 		}
+	}
+	tool(t, "conntrack -I -p udp -t 60 --src 10.244.1.5 --dst 10.96.0.53 --sport 5555 --dport 53 "+
+		"--reply-src 10.244.9.9 --reply-dst 10.244.1.5 --reply-port-src 53 --reply-port-dst 5555")
+	if a := command(t, "explain", "kube-system/dns"); !strings.Contains(flat(a.out), "flow 10.96.0.53:53/udp -> 10.244.9.9:53: want nothing, have 1 in conntrack") {
+		t.Errorf("a stale flow: %+v", a)
 	}
 	tool(t, "ipvsadm -e -t 10.96.0.10:80 -r 10.244.1.10:8080 -m -w 0")
 	if a := command(t, "explain", "shop/web", "--to", "10.96.0.10"); !strings.Contains(flat(a.out), "verdict differs from plan: real server 10.96.0.10:80/tcp -> 10.244.1.10:8080") {

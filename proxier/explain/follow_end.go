@@ -179,7 +179,7 @@ func (t *traveller) kernel() {
 func (t *traveller) concerns(d Difference) bool {
 	addr := t.key.Addr.Addr()
 	switch d.Kind {
-	case "virtual server", "real server":
+	case "virtual server", "real server", "flow":
 		return d.key == t.key || d.key == t.server
 	case "address", "route":
 		return d.addr == addr
