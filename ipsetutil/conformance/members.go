@@ -176,7 +176,7 @@ func testConcurrent(t *testing.T, s ipsetutil.Sets) {
 					}
 				}
 				if m, err := s.Members(t.Context(), name); err != nil || len(m) != i+1 {
-					first = fmt.Errorf("%s has %d members, want %d, error %v", name, len(m), i+1, err)
+					first = fmt.Errorf("%s has %d members, want %d: %w", name, len(m), i+1, err)
 				}
 			}
 			done <- first

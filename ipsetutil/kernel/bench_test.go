@@ -9,9 +9,9 @@ import (
 	"kube-ipvs-proxy/ipsetutil"
 )
 
-// manyChanges are n changes of KUBE-CLUSTER-IP.
-func manyChanges(n int, del bool) []ipsetutil.Change {
-	changes := make([]ipsetutil.Change, n)
+// manyChanges are changes of KUBE-CLUSTER-IP.
+func manyChanges(del bool) []ipsetutil.Change {
+	changes := make([]ipsetutil.Change, many)
 	for i := range changes {
 		changes[i] = ipsetutil.Change{Delete: del, Member: ipsetutil.Member{Set: "KUBE-CLUSTER-IP", Entry: ipsetutil.Entry{
 			Addr: netip.AddrFrom4([4]byte{10, 96, byte(i >> 8), byte(i)}), Protocol: 6, Port: 443,
@@ -24,12 +24,13 @@ func perEntry(b *testing.B, n int) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/entry")
 }
 
+// many is the size of the benchmarks.
 const many = 20000
 
 // BenchmarkAdd20000 fills an empty set, growth of the hash included.
 func BenchmarkAdd20000(b *testing.B) {
 	c := open(b)
-	adds := manyChanges(many, false)
+	adds := manyChanges(false)
 	b.ReportAllocs()
 	for b.Loop() {
 		b.StopTimer()
@@ -53,7 +54,7 @@ func BenchmarkAddDelete20000(b *testing.B) {
 	if err := c.Create(b.Context(), ipsetutil.ClusterIP.For(false)); err != nil {
 		b.Fatal(err)
 	}
-	adds, deletes := manyChanges(many, false), manyChanges(many, true)
+	adds, deletes := manyChanges(false), manyChanges(true)
 	b.ReportAllocs()
 	for b.Loop() {
 		if errs := c.Do(b.Context(), adds); errs != nil {
@@ -74,7 +75,7 @@ func BenchmarkAddOneByOne(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	adds := manyChanges(many, false)
+	adds := manyChanges(false)
 	for i := range adds {
 		if i%2 == 1 {
 			adds[i].Member.Set = "KUBE-EXTERNAL-IP"
@@ -94,7 +95,7 @@ func BenchmarkDeleteMissing20000(b *testing.B) {
 	if err := c.Create(b.Context(), ipsetutil.ClusterIP.For(false)); err != nil {
 		b.Fatal(err)
 	}
-	deletes := manyChanges(many, true)
+	deletes := manyChanges(true)
 	for b.Loop() {
 		for i, err := range c.Do(b.Context(), deletes) {
 			if err == nil {
@@ -110,7 +111,7 @@ func BenchmarkMembers20000(b *testing.B) {
 	if err := c.Create(b.Context(), ipsetutil.ClusterIP.For(false)); err != nil {
 		b.Fatal(err)
 	}
-	if errs := c.Do(b.Context(), manyChanges(many, false)); errs != nil {
+	if errs := c.Do(b.Context(), manyChanges(false)); errs != nil {
 		b.Fatal(errs[0])
 	}
 	b.ReportAllocs()

@@ -86,7 +86,7 @@ func fail(op, object string, typ ipsetutil.Type, err error) error {
 // kindOf returns the sentinel, or nil for an error that is like no other.
 func kindOf(op string, typ ipsetutil.Type, cause error) error {
 	switch cause {
-	case unix.ENOENT, Code(codeNoName2):
+	case unix.ENOENT, Code(codeNoName2): //nolint:errorlint // what the kernel said, not wrapped yet
 		return ipsetutil.ErrNoSet
 	case unix.EEXIST:
 		if op == opCreate {

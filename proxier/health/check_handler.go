@@ -22,7 +22,7 @@ const weightHeader = "X-Load-Balancing-Endpoint-Weight"
 // handler answers for one Service and family, whatever path and method.
 func (c *Checks) handler(name ServiceName, family Family) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		check, _ := c.check(name)
+		check := c.check(name)
 		count, healthy := check.LocalReady[family], c.healthy()
 		body := checkBody{LocalEndpoints: count, ServiceProxyHealthy: healthy}
 		body.Service.Namespace, body.Service.Name = name.Namespace, name.Name

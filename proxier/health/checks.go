@@ -110,12 +110,11 @@ func (c *Checks) poke() {
 	}
 }
 
-// check returns the check of a Service; false when it has none.
-func (c *Checks) check(name ServiceName) (Check, bool) {
+// check returns the check of a Service; the zero value when it has none.
+func (c *Checks) check(name ServiceName) Check {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	check, ok := c.checks[name]
-	return check, ok
+	return c.checks[name]
 }
 
 // place is where the check of a Service is served.

@@ -185,7 +185,7 @@ func TestUpdateTwice(t *testing.T) {
 	if len(c.changed) > 0 {
 		t.Error("there is something to do")
 	}
-	if got, _ := c.check(web); got.LocalReady != [2]int{8, 8} {
+	if got := c.check(web); got.LocalReady != [2]int{8, 8} {
 		t.Errorf("count %v", got.LocalReady)
 	}
 }

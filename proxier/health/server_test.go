@@ -123,7 +123,7 @@ func TestServerTellsAHandlersPanic(t *testing.T) {
 		Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("in the handler") }),
 		Failed:  func(err error) { failures <- err },
 	}
-	go s.Run(t.Context())
+	go func() { _ = s.Run(t.Context()) }() // ends with the test
 	eventually(t, func() bool {
 		get("http://" + address)
 		return len(failures) > 0

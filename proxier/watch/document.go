@@ -3,6 +3,7 @@ package watch
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"hash/maphash"
 	"io"
 )
@@ -88,7 +89,7 @@ func splitJSON(data []byte) []text {
 			return out
 		}
 		end := int(decoder.InputOffset())
-		if syntax, ok := err.(*json.SyntaxError); ok {
+		if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 			end = min(len(data), int(syntax.Offset))
 		} else if err != nil {
 			end = len(data) // the file ends within a value

@@ -49,7 +49,7 @@ func (m *Manifests) follow(ctx context.Context, r *reader) {
 	f := &follower{m: m, r: r, all: true}
 	watcher, err := fsnotify.NewBufferedWatcher(1024)
 	if err == nil {
-		defer watcher.Close()
+		defer func() { _ = watcher.Close() }() // the process or the folder ends
 		f.watcher = watcher
 	}
 	f.setBlind(err)
@@ -84,7 +84,8 @@ func (f *follower) run(ctx context.Context) {
 				continue
 			}
 			f.note(time.Now())
-		case <-errors: // events were lost
+		case err := <-errors:
+			_ = err // whatever it says, events were lost
 			f.all = true
 			f.note(time.Now())
 		case <-timer.C:

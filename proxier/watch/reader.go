@@ -317,7 +317,7 @@ func readOnce(path string) ([]byte, stamp, error) {
 	if err != nil {
 		return nil, s, err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // only read
 	data := make([]byte, 0, s.size+1)
 	buffer := bytes.NewBuffer(data)
 	if _, err := io.Copy(buffer, io.LimitReader(f, maxFile)); err != nil {
