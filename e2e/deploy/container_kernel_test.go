@@ -75,7 +75,7 @@ func (c *container) Start(args ...string) error {
 		if err != nil {
 			return err
 		}
-		if err := c.init(spec); err != nil {
+		if _, err := c.toEnd("init", spec); err != nil {
 			return err
 		}
 		c.inited = true
@@ -106,24 +106,26 @@ func (c *container) id() string { return fmt.Sprintf("main-%s-%d", c.node.Name, 
 // initLimit is for modprobe and a privileged start in an emulated machine.
 const initLimit = 2 * time.Minute
 
-func (c *container) init(spec Spec) error {
+// toEnd runs a container until it has ended well, and returns what it said.
+func (c *container) toEnd(what string, spec Spec) (string, error) {
 	log := &testbed.Log{}
-	p, err := c.run(log, "init-"+c.node.Name, spec)
+	p, err := c.run(log, what+"-"+c.node.Name, spec)
 	if err != nil {
-		return err
+		return "", err
 	}
 	select {
 	case <-p.Exited():
 	case <-time.After(initLimit):
-		return fmt.Errorf("%v has not ended", p)
+		return "", fmt.Errorf("%v has not ended", p)
 	}
 	// Stop of a process that has ended is an error that has how it ended.
 	ended := p.Stop(context.Background())
 	if !strings.Contains(ended.Error(), "exit status 0") {
-		return fmt.Errorf("init container: %w", ended)
+		return "", fmt.Errorf("container %s: %w", what, ended)
 	}
-	_, err = fmt.Fprintf(c.log, "==== init container\n%s\n", strings.Join(log.Last(50, nil), "\n"))
-	return err
+	said := strings.Join(log.Last(50, nil), "\n")
+	_, err = fmt.Fprintf(c.log, "==== container %s\n%s\n", what, said)
+	return said, err
 }
 
 // runcState is where runc keeps what it knows.

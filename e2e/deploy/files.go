@@ -18,10 +18,16 @@ const (
 // Dir is the folder deploy, from a folder two levels below the module's.
 const Dir = "../../deploy"
 
-// ReadDaemonSet reads the DaemonSet of the base, in which the image has no tag and
+// ReadDaemonSet reads the DaemonSet of the base.
+func ReadDaemonSet() (*appsv1.DaemonSet, error) { return read("base") }
+
+// ReadCleanup reads the DaemonSet that cleans nodes for kube-proxy.
+func ReadCleanup() (*appsv1.DaemonSet, error) { return read("overlays", "restore-kube-proxy") }
+
+// read reads the DaemonSet of a kustomization, in which the image has no tag and
 // nothing has a namespace yet.
-func ReadDaemonSet() (*appsv1.DaemonSet, error) {
-	file := filepath.Join(Dir, "base", "daemonset.yaml")
+func read(folder ...string) (*appsv1.DaemonSet, error) {
+	file := filepath.Join(append(append([]string{Dir}, folder...), "daemonset.yaml")...)
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err

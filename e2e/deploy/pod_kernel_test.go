@@ -77,6 +77,52 @@ func TestPod(t *testing.T) {
 			t.Error("the wrong setting is not told")
 		}
 	})
+	t.Run("cleanup", func(t *testing.T) { testCleanup(ctx, t, containers[testbed.Node2]) })
+}
+
+// testCleanup runs the container that the way back runs on a node once the proxy left.
+func testCleanup(ctx context.Context, t *testing.T, c *container) {
+	have := func() string {
+		t.Helper()
+		var all strings.Builder
+		for _, tool := range [][]string{{"ipset", "list", "-n"}, {"iptables-nft-save"}, {"ipvsadm", "-Ln"}, {"ip", "-o", "link"}} {
+			text, err := c.host.Exec(ctx, tool[0], tool[1:]...)
+			if err != nil {
+				t.Error(err)
+			}
+			all.WriteString(text)
+		}
+		return all.String()
+	}
+	signs := []string{"KUBE-CLUSTER-IP", "-A KUBE-", clusterIP, "kube-ipvs0"}
+	before := have()
+	for _, sign := range signs {
+		if !strings.Contains(before, sign) {
+			t.Errorf("no %s before", sign)
+		}
+	}
+	if err := c.Stop(ctx); err != nil {
+		t.Fatal(err)
+	}
+	ds, err := ReadCleanup()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := ds.Spec.Template.Spec
+	spec, err := Bundle(pod, pod.InitContainers[0], c.node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	said, err := c.toEnd("cleanup", spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	after := have()
+	for _, sign := range signs {
+		if strings.Contains(after, sign) {
+			t.Errorf("%s is left; cleanup said:\n%s", sign, said)
+		}
+	}
 }
 
 func start(ctx context.Context, t *testing.T, lab *testbed.Lab, c *container, args ...string) {
