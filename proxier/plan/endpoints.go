@@ -20,7 +20,7 @@ type selection struct {
 // selectEndpoints picks who serves. Ready endpoints are used; where there is none,
 // those that are terminating but still serving (KEP-1669); each list falls back on
 // its own. Topology hints restrict the ready ones of the cluster list only.
-func selectEndpoints(endpoints []Endpoint, node Node) selection {
+func selectEndpoints(endpoints []Endpoint, node Node, weights map[netip.Addr]uint32) selection {
 	var all, local [notServing + 1][]Endpoint // by usability
 	for _, e := range endpoints {
 		u := usable(e)
@@ -38,7 +38,7 @@ func selectEndpoints(endpoints []Endpoint, node Node) selection {
 		here = local[finishing]
 	}
 	return selection{
-		cluster: realServers(cluster), local: realServers(here), any: len(cluster) > 0,
+		cluster: realServers(cluster, weights), local: realServers(here, weights), any: len(cluster) > 0,
 		serving: serving(endpoints),
 	}
 }
@@ -89,11 +89,15 @@ func narrow(ready []Endpoint, name string, hints func(Endpoint) []string) ([]End
 	return by, len(by) > 0
 }
 
-// realServers gives each address weight 1; endpoints are sorted and distinct.
-func realServers(endpoints []Endpoint) []ipvsutil.RealServer {
+// realServers gives each address its weight, 1 unless the Service says otherwise;
+// endpoints are sorted and distinct.
+func realServers(endpoints []Endpoint, weights map[netip.Addr]uint32) []ipvsutil.RealServer {
 	servers := make([]ipvsutil.RealServer, len(endpoints))
 	for i, e := range endpoints {
 		servers[i] = ipvsutil.RealServer{Addr: e.Addr, Weight: 1}
+		if weight, ok := weights[e.Addr.Addr()]; ok {
+			servers[i].Weight = weight
+		}
 	}
 	return servers
 }

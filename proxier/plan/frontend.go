@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 
@@ -208,15 +209,24 @@ func (b *builder) server(key ipvsutil.Key) ipvsutil.VirtualServer {
 }
 
 func (b *builder) scheduler() string {
-	if b.config.Scheduler == "" {
-		return "rr"
+	return cmp.Or(b.service.Scheduler, b.config.Scheduler, "rr")
+}
+
+// checkFlags reports flags of a scheduler that the Service does not have.
+func (b *builder) checkFlags() {
+	for scheduler := range b.service.SchedulerFlags {
+		if scheduler != b.scheduler() {
+			b.problem("scheduler flags of "+scheduler, "have no effect: the scheduler is "+b.scheduler())
+		}
 	}
-	return b.config.Scheduler
 }
 
 // flags: kube-proxy has mh hash the source port too, so that the connections of
 // one client spread.
 func (b *builder) flags() ipvsutil.Flags {
+	if b.service.SchedulerFlags != nil {
+		return b.service.SchedulerFlags[b.scheduler()]
+	}
 	if b.scheduler() == "mh" {
 		return ipvsutil.FlagSched2
 	}

@@ -11,7 +11,7 @@ import (
 // For returns what the Service wants on the node, and what of it cannot be served.
 // A nil Service, a headless one and one of type ExternalName want nothing.
 func For(service *Service, endpoints []Endpoint, node Node, config Config) (Claims, []Problem) {
-	if service == nil || service.Type == ExternalName || len(service.ClusterIPs) == 0 {
+	if service == nil || service.NodeLocal || service.Type == ExternalName || len(service.ClusterIPs) == 0 {
 		return Claims{}, nil
 	}
 	b := newBuilder(service, node, config)
@@ -29,6 +29,7 @@ func For(service *Service, endpoints []Endpoint, node Node, config Config) (Clai
 		}
 		b.family(clusterIP, ports, byPort)
 	}
+	b.checkFlags()
 	b.healthCheck(endpoints)
 	b.claims.DrainTimeout = service.DrainTimeout
 	return b.claims, b.problems
@@ -119,7 +120,7 @@ func (b *builder) family(clusterIP netip.Addr, ports []Port, byPort map[PortKey]
 	for _, port := range ports {
 		key := PortKey{port.Name, port.Protocol, ipv6}
 		endpoints := byPort[key]
-		chosen := selectEndpoints(endpoints, b.node)
+		chosen := selectEndpoints(endpoints, b.node, b.service.Weights)
 		b.hairpin(endpoints)
 		b.internal(clusterIP, port, chosen)
 		external := false

@@ -56,6 +56,16 @@ type Service struct {
 	// keep its connections (annotation kube-ipvs-proxy/drain-timeout): zero ends them
 	// at once, a negative value never. Nil: the operator's value counts.
 	DrainTimeout *time.Duration
+	// Scheduler is the Service's own; empty: that of the configuration.
+	Scheduler string
+	// SchedulerFlags are the Service's own, by the scheduler that knows them; nil: as
+	// the scheduler has them by default. Those of another scheduler are a problem.
+	SchedulerFlags map[string]ipvsutil.Flags
+	// Weights of endpoints, by address; those that are missing have 1.
+	Weights map[netip.Addr]uint32
+	// NodeLocal: a local server has the Service's addresses on this node (node-local
+	// DNS, say), and this proxy leaves them alone.
+	NodeLocal bool
 }
 
 // Port is one port of a Service. Name may be empty; NodePort zero means none.

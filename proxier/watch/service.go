@@ -58,6 +58,7 @@ func service(s *corev1.Service, r *reports) *plan.Service {
 		}
 		out.HealthCheckNodePort = port
 	}
+	annotate(s.Annotations, out, r)
 	return out
 }
 
