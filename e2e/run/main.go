@@ -7,6 +7,8 @@
 // With PROXY=kube-proxy-iptables (or -ipvs, -nftables) in the environment the tests that
 // use the lab run the real kube-proxy instead of the product (see e2e/judge).
 //
+// After the packet tests it prints the table of e2e/statements with what they said.
+//
 // It fails when a test fails or skips, when the machine can't run, and when a
 // package ran no test: silence is not success.
 package main
@@ -153,7 +155,8 @@ func boot(o options, p plan, results string, more ...string) error {
 	cmd := exec.Command(p.VM, append(args, "--", self, insideFlag, "/results/plan.json")...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	start := time.Now()
-	if err := cmd.Run(); err != nil {
+	err = cmd.Run()
+	if err := errors.Join(err, showStatements(os.Stdout, p.Suites, results)); err != nil {
 		return fmt.Errorf("kernel tests: %w (logs: %s)", err, results)
 	}
 	// The inside writes this last: without it nothing is proven.

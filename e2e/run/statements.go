@@ -1,0 +1,64 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"kube-ipvs-proxy/e2e/statements"
+)
+
+// packetSuite is the folder of the tests with the statements' numbers.
+const packetSuite = "e2e/packets"
+
+// showStatements prints the statements' table if the packet tests were to run, as they
+// ended; without a log (the machine did not come so far) there is none.
+func showStatements(out io.Writer, suites []suite, results string) error {
+	for _, s := range suites {
+		if !strings.HasSuffix(s.Package, "/"+packetSuite) {
+			continue
+		}
+		log, err := os.Open(filepath.Join(results, s.name()+".log"))
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		defer func() { _ = log.Close() }()
+		outcomes, err := outcomesOf(log, s.Tests)
+		if err != nil {
+			return fmt.Errorf("statements: %w", err)
+		}
+		return statements.WriteTable(out, outcomes)
+	}
+	return nil
+}
+
+// outcomesOf reads the ends of tests from what -test.v printed. A test that was to run
+// and has no end did not pass.
+func outcomesOf(log io.Reader, tests []string) (statements.Results, error) {
+	ends := statements.Results{}
+	for _, test := range tests {
+		ends[test] = false
+	}
+	lines := bufio.NewReader(log)
+	for {
+		line, err := lines.ReadString('\n')
+		if rest, ok := strings.CutPrefix(line, "--- PASS: "); ok {
+			test, _, _ := strings.Cut(rest, " ")
+			ends[strings.TrimSpace(test)] = true
+		}
+		if errors.Is(err, io.EOF) {
+			return ends, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
