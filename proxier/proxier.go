@@ -107,6 +107,7 @@ var apiServer = plan.ServiceName{Namespace: "default", Name: "kubernetes"}
 func New(config Config, source Source, host Host, nodePorts NodePorts, doors reconcile.Doors, log *slog.Logger) *Proxier {
 	desired := ledger.New(config.MarkBase, config.MarkBits)
 	config.Reconcile.First = apiServer
+	config.Reconcile.NodeName = config.NodeName
 	return &Proxier{
 		config: config, source: source, host: host, nodePorts: nodePorts,
 		sets: doors.Sets, ledger: desired,

@@ -55,6 +55,8 @@ type Config struct {
 	// RefreshPeriod is the time in which every real server and every entry is read
 	// once, and the rules. Zero means ten minutes, a negative value never.
 	RefreshPeriod time.Duration
+	// NodeName gives the node its own order of real servers; empty: that of addresses.
+	NodeName string
 	// First is the Service that is programmed completely before all others; it is
 	// that of the API server, which everything else on the node waits for. The zero
 	// value means none.

@@ -45,7 +45,7 @@ func (r *Reconciler) raiseReals(ops []ipvsutil.Op, want ledger.Server) []ipvsuti
 	key := want.Key
 	r.remember(key, want)
 	have := r.seen.reals[key]
-	for _, real := range want.RealServers {
+	for _, real := range r.mixed(want.RealServers) {
 		weight, there := have[real.Addr]
 		r.drains.remove(key, real.Addr)
 		switch {
