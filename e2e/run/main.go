@@ -156,7 +156,7 @@ func boot(o options, p plan, results string, more ...string) error {
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	start := time.Now()
 	err = cmd.Run()
-	if err := errors.Join(err, showStatements(os.Stdout, p.Suites, results)); err != nil {
+	if err := errors.Join(err, showStatements(os.Stdout, p.Suites, results, o.filter.String() == "")); err != nil {
 		return fmt.Errorf("kernel tests: %w (logs: %s)", err, results)
 	}
 	// The inside writes this last: without it nothing is proven.

@@ -17,8 +17,9 @@ import (
 const packetSuite = "e2e/packets"
 
 // showStatements prints the statements' table if the packet tests were to run, as they
-// ended; without a log (the machine did not come so far) there is none.
-func showStatements(out io.Writer, suites []suite, results string) error {
+// ended: of all statements or of those that were asked. Without a log (the machine did
+// not come so far) there is none.
+func showStatements(out io.Writer, suites []suite, results string, all bool) error {
 	for _, s := range suites {
 		if !strings.HasSuffix(s.Package, "/"+packetSuite) {
 			continue
@@ -35,7 +36,7 @@ func showStatements(out io.Writer, suites []suite, results string) error {
 		if err != nil {
 			return fmt.Errorf("statements: %w", err)
 		}
-		return statements.WriteTable(out, outcomes)
+		return statements.WriteTable(out, outcomes, all)
 	}
 	return nil
 }

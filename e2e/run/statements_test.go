@@ -13,7 +13,7 @@ func TestShowStatements(t *testing.T) {
 	show := func(suites ...suite) string {
 		t.Helper()
 		var out strings.Builder
-		if err := showStatements(&out, suites, dir); err != nil {
+		if err := showStatements(&out, suites, dir, true); err != nil {
 			t.Fatal(err)
 		}
 		return out.String()

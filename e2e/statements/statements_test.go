@@ -121,14 +121,24 @@ func TestNumbers(t *testing.T) {
 }
 
 func TestWriteTable(t *testing.T) {
-	var b strings.Builder
-	err := WriteTable(&b, Results{
+	results := Results{
 		"TestStatement01A": true, "TestStatement02A": true, "TestStatement02B": false, "TestStatement34And39Zone": true, "TestOther": false,
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
-	lines := strings.Split(b.String(), "\n")
+	write := func(r Results, whole bool) []string {
+		t.Helper()
+		var b strings.Builder
+		if err := WriteTable(&b, r, whole); err != nil {
+			t.Fatal(err)
+		}
+		return strings.Split(b.String(), "\n")
+	}
+	if got := write(results, false); len(got) != 7 || !strings.HasPrefix(got[3], "  34  ok ") {
+		t.Errorf("of those asked: %q", got)
+	}
+	if got := write(Results{"TestOther": true}, true); len(got) != 1 {
+		t.Errorf("of none: %q", got)
+	}
+	lines := write(results, true)
 	for n, want := range map[int]string{
 		1: "   1  ok    ok        ok        A pod", 2: "   2  FAIL  ok", 3: "   3  -     ok", 39: "  39  ok    ok",
 		128: " 128  -     ok", 129: "statements in this run: 3 ok, 1 FAIL, 124 not asked",
