@@ -62,11 +62,18 @@ func (w way) health(from string) (health, error) {
 	return health{r.StatusCode, r.Header.Get("X-Load-Balancing-Endpoint-Weight"), body.LocalEndpoints}, nil
 }
 
+// wantHealth gives the port some time to open: the kernel's state is settled before.
 func (w way) wantHealth(want health) {
 	w.Helper()
-	got, err := w.health(X)
-	if err != nil || got != want {
-		w.Errorf("health port says %+v (%v), want %+v", got, err, want)
+	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		got, err := w.health(X)
+		if err == nil && got == want {
+			return
+		}
+		if time.Now().After(deadline) {
+			w.Errorf("health port says %+v (%v), want %+v", got, err, want)
+			return
+		}
 	}
 }
 
