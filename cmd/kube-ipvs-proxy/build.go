@@ -27,7 +27,9 @@ type agent struct {
 	proxier *proxier.Proxier
 	source  *source
 	monitor *monitor
-	closers []func() error
+	// hasScheduler asks the kernel; nil where doors do not.
+	hasScheduler func(name string) bool
+	closers      []func() error
 	// options and rules belong to the loop once it runs; see adopt. Rules is nil
 	// where others than netfilter's are.
 	options config.Options
@@ -89,7 +91,7 @@ func buildOn(ctx context.Context, options config.Options, log *slog.Logger, open
 	a.monitor = newMonitor(options, a.source, log)
 	a.proxier = proxier.New(proxier.Config{
 		NodeName:      options.NodeName,
-		Plan:          planConfig(options),
+		Plan:          planConfig(options, a.hasScheduler),
 		MinSyncPeriod: options.MinSyncPeriod,
 		MarkBase:      marks.Capture,
 		MarkBits:      uint8(bits.OnesCount32(marks.Index)),
@@ -110,9 +112,10 @@ func buildOn(ctx context.Context, options config.Options, log *slog.Logger, open
 }
 
 // planConfig are the choices for all Services.
-func planConfig(options config.Options) plan.Config {
+func planConfig(options config.Options, hasScheduler func(string) bool) plan.Config {
 	return plan.Config{
-		Scheduler: options.Scheduler, BindExternal: options.BindExternal,
+		HasScheduler: hasScheduler,
+		Scheduler:    options.Scheduler, BindExternal: options.BindExternal,
 		NoExternalIPs: options.NoExternalIPs, AllowExternal: options.AllowExternalCIDRs,
 	}
 }
@@ -151,6 +154,7 @@ func (a *agent) doors(ctx context.Context, options config.Options, marks netfilt
 		return reconcile.Doors{}, err
 	}
 	a.closers = append(a.closers, ipvs.Close)
+	a.hasScheduler = askOnce(ctx, ipvs)
 	sets, err := ipsetkernel.Open(ctx)
 	if err != nil {
 		return reconcile.Doors{}, err
@@ -171,6 +175,24 @@ func (a *agent) doors(ctx context.Context, options config.Options, marks netfilt
 		return reconcile.Doors{}, err
 	}
 	return reconcile.Doors{IPVS: ipvs, Sets: sets, Addresses: addresses, Rules: rules, Flows: rules}, nil
+}
+
+// askOnce asks the kernel once for each scheduler. When it does not answer, the
+// scheduler is taken to be there.
+func askOnce(ctx context.Context, ipvs *kernel.IPVS) func(name string) bool {
+	known := map[string]bool{}
+	return func(name string) bool {
+		has, asked := known[name]
+		if !asked {
+			var err error
+			has, err = ipvs.HasScheduler(ctx, name)
+			if err != nil {
+				return true
+			}
+			known[name] = has
+		}
+		return has
+	}
 }
 
 // flags are the choices that the static rules depend on.

@@ -32,6 +32,18 @@ func TestOwnScheduler(t *testing.T) {
 	}
 }
 
+func TestOwnSchedulerThatIsMissing(t *testing.T) {
+	s := &Service{
+		Name: ServiceName{"n", "s"}, Scheduler: "ovf",
+		ClusterIPs: []netip.Addr{netip.MustParseAddr("10.96.0.1")},
+		Ports:      []Port{{Protocol: ipvsutil.TCP, Port: 80}},
+	}
+	claims, problems := For(s, nil, Node{Name: "node"}, Config{Scheduler: "lc", HasScheduler: func(string) bool { return false }})
+	if got := claims.Frontends[0].Server.Scheduler; got != "lc" || len(problems) != 1 {
+		t.Errorf("scheduler %s, problems %v, want lc and one problem", got, problems)
+	}
+}
+
 func TestOwnWeights(t *testing.T) {
 	claims, _ := annotated(func(s *Service) { s.Weights = map[netip.Addr]uint32{netip.MustParseAddr("10.244.1.2"): 7} })
 	if r := claims.Frontends[0].RealServers[0]; r.Weight != 7 {

@@ -209,7 +209,17 @@ func (b *builder) server(key ipvsutil.Key) ipvsutil.VirtualServer {
 }
 
 func (b *builder) scheduler() string {
-	return cmp.Or(b.service.Scheduler, b.config.Scheduler, "rr")
+	return cmp.Or(b.own, b.config.Scheduler, "rr")
+}
+
+// checkScheduler takes the Service's own scheduler if the kernel has it.
+func (b *builder) checkScheduler() {
+	own := b.service.Scheduler
+	if own != "" && b.config.HasScheduler != nil && !b.config.HasScheduler(own) {
+		b.problem("scheduler "+own, "is not in this kernel; "+b.scheduler()+" is used")
+		return
+	}
+	b.own = own
 }
 
 // checkFlags reports flags of a scheduler that the Service does not have.

@@ -15,6 +15,7 @@ func For(service *Service, endpoints []Endpoint, node Node, config Config) (Clai
 		return Claims{}, nil
 	}
 	b := newBuilder(service, node, config)
+	b.checkScheduler()
 	ports := b.fitPorts()
 	endpoints = b.fitEndpoints(endpoints)
 	byPort := groupByPort(endpoints)
@@ -64,6 +65,7 @@ type builder struct {
 	config    Config
 	claims    Claims
 	problems  []Problem
+	own       string // scheduler of the Service; empty: that of the configuration
 	reported  map[Problem]bool
 	frontends map[ipvsutil.Key]int // index in claims.Frontends
 	members   map[ipsetutil.Member]bool

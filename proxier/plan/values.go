@@ -107,6 +107,9 @@ type Node struct {
 type Config struct {
 	// Scheduler is an IPVS scheduler's name; empty means rr.
 	Scheduler string
+	// HasScheduler tells whether the kernel has a scheduler that a Service chose; nil:
+	// it has all. One that it has not would fail on every node for ever.
+	HasScheduler func(name string) bool
 	// BindExternal binds external addresses to kube-ipvs0, as kube-proxy does,
 	// instead of capturing them for each port.
 	BindExternal bool
