@@ -1,28 +1,28 @@
 package cluster
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"runtime"
-	"sync"
 	"syscall"
+
+	"kube-ipvs-proxy/e2e/program"
 )
 
 // child is a process that ends with this one.
 type child struct {
 	cmd    *exec.Cmd
-	output *tail
+	output *program.Tail
 	exited chan struct{} // closed when it has ended
 	err    error         // of Wait; read it after exited
 }
 
 // startChild starts a program. The kernel kills it when the thread that started it
 // ends: that thread does nothing else and stays until the program has ended.
-func startChild(program string, args []string) (*child, error) {
-	c := &child{cmd: exec.Command(program, args...), output: &tail{}, exited: make(chan struct{})}
+func startChild(path string, args []string) (*child, error) {
+	c := &child{cmd: exec.Command(path, args...), output: &program.Tail{}, exited: make(chan struct{})}
 	c.cmd.Stdout, c.cmd.Stderr = c.output, c.output
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	started := make(chan error)
@@ -37,7 +37,7 @@ func startChild(program string, args []string) (*child, error) {
 		}
 	}()
 	if err := <-started; err != nil {
-		return nil, fmt.Errorf("start %s: %w", program, err)
+		return nil, fmt.Errorf("start %s: %w", path, err)
 	}
 	return c, nil
 }
@@ -61,28 +61,4 @@ func (c *child) kill() error {
 // ended tells how it ended, and its last words; read it after exited.
 func (c *child) ended() error {
 	return fmt.Errorf("%s ended by itself: %v\n%s", c.cmd.Path, c.cmd.ProcessState, c.output.String())
-}
-
-// tail keeps the end of what a program writes.
-type tail struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-const tailSize = 16 << 10
-
-func (t *tail) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.buf.Write(p)
-	if over := t.buf.Len() - tailSize; over > 0 {
-		t.buf.Next(over)
-	}
-	return len(p), nil
-}
-
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.buf.String()
 }

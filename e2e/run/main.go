@@ -24,6 +24,8 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"kube-ipvs-proxy/e2e/program"
 )
 
 // options is the command line as one value.
@@ -79,7 +81,7 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
-	root, err := moduleRoot()
+	root, err := program.ModuleDir()
 	if err != nil {
 		return err
 	}
@@ -165,18 +167,6 @@ func boot(o options, p plan, results string, more ...string) error {
 	}
 	fmt.Printf("kernel tests passed in %v\n", since(start))
 	return nil
-}
-
-func moduleRoot() (string, error) {
-	out, err := exec.Command("go", "env", "GOMOD").Output()
-	if err != nil {
-		return "", fmt.Errorf("go env GOMOD: %w", err)
-	}
-	file := strings.TrimSpace(string(out))
-	if filepath.Base(file) != "go.mod" {
-		return "", errors.New("not inside the module's folder")
-	}
-	return filepath.Dir(file), nil
 }
 
 func since(t time.Time) time.Duration { return time.Since(t).Round(100 * time.Millisecond) }

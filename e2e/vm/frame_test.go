@@ -75,16 +75,3 @@ func TestFramesBroken(t *testing.T) {
 		}
 	}
 }
-
-func TestTail(t *testing.T) {
-	var c tail
-	for range 5 {
-		if _, err := c.Write(bytes.Repeat([]byte{'a'}, tailSize/2)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	_, _ = c.Write([]byte("end"))
-	if s := c.String(); len(s) != tailSize || !strings.HasSuffix(s, "aend") {
-		t.Errorf("kept %d bytes, end %q", len(s), s[len(s)-4:])
-	}
-}

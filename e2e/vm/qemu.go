@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -10,8 +9,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
+
+	"kube-ipvs-proxy/e2e/program"
 )
 
 // Names that the host's and the machine's side agree on.
@@ -92,7 +92,7 @@ func runQEMU(j job, k kernel, o options) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	console := &tail{}
+	console := &program.Tail{}
 	cmd := exec.Command(qemu, qemuArgs(o, k.image(), j.Results, self)...)
 	cmd.ExtraFiles = []*os.File{fdPort - 3: theirs, fdInitrd - 3: initrd}
 	cmd.Stdout, cmd.Stderr = io.Writer(console), io.Writer(console)
@@ -192,28 +192,4 @@ func socketPair() (a, b *os.File, err error) {
 		return nil, nil, fmt.Errorf("socketpair: %w", err)
 	}
 	return os.NewFile(uintptr(fds[0]), "port"), os.NewFile(uintptr(fds[1]), "port"), nil
-}
-
-// tail keeps the end of what is written to it, for error messages.
-type tail struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-const tailSize = 32 << 10
-
-func (t *tail) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.buf.Write(p)
-	if over := t.buf.Len() - tailSize; over > 0 {
-		t.buf.Next(over)
-	}
-	return len(p), nil
-}
-
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.buf.String()
 }

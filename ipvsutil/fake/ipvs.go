@@ -16,9 +16,7 @@ import (
 
 // defaultSchedulers are those of the Linux kernel; "none" is a server that never
 // schedules.
-var defaultSchedulers = []string{
-	"rr", "wrr", "lc", "wlc", "lblc", "lblcr", "dh", "sh", "sed", "nq", "fo", "ovf", "mh", "twos", "none",
-}
+var defaultSchedulers = append(ipvsutil.Schedulers[:], "none")
 
 // IPVS is the double of ipvsutil/kernel's IPVS: as strict as the kernel, with the
 // same errors, and safe for several goroutines. It has no connections but those

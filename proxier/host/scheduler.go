@@ -15,15 +15,12 @@ type SchedulerProber interface {
 	HasScheduler(ctx context.Context, name string) (bool, error)
 }
 
-// schedulers are the names that Linux has known (net/netfilter/ipvs/ip_vs_*.c).
-var schedulers = [...]string{"rr", "wrr", "lc", "wlc", "lblc", "lblcr", "sh", "dh", "sed", "nq", "fo", "ovf", "mh", "twos"}
-
 // Schedulers lists the schedulers that the running kernel has, out of those that
 // Linux has known. Asking loads their modules: it is meant for telling an operator
 // what there is, after CheckScheduler refused a name.
 func Schedulers(ctx context.Context, prober SchedulerProber) ([]string, error) {
 	var have []string
-	for _, name := range schedulers {
+	for _, name := range ipvsutil.Schedulers {
 		ok, err := prober.HasScheduler(ctx, name)
 		if err != nil {
 			return nil, fmt.Errorf("probe scheduler %s: %w", name, err)

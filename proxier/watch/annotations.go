@@ -22,9 +22,6 @@ const (
 	annotationNodeLocal = "kube-ipvs-proxy/node-local"      // "skip": not served by this proxy
 )
 
-// schedulers are those of mainline kernels.
-var schedulers = []string{"rr", "wrr", "lc", "wlc", "lblc", "lblcr", "sh", "dh", "sed", "nq", "fo", "ovf", "mh"}
-
 // schedulerFlags by name; the part before the dash is the scheduler that knows it.
 var schedulerFlags = map[string]ipvsutil.Flags{
 	"sh-fallback": ipvsutil.FlagSched1, "sh-port": ipvsutil.FlagSched2,
@@ -43,8 +40,8 @@ func annotate(annotations map[string]string, out *plan.Service, r *reports) {
 		}
 	}
 	read(annotationScheduler, func(value string) error {
-		if !slices.Contains(schedulers, value) {
-			return fmt.Errorf("%s is none of the schedulers %s", clip(value), strings.Join(schedulers, " "))
+		if !slices.Contains(ipvsutil.Schedulers[:], value) {
+			return fmt.Errorf("%s is none of the schedulers %s", clip(value), strings.Join(ipvsutil.Schedulers[:], " "))
 		}
 		out.Scheduler = value
 		return nil

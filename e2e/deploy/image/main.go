@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"kube-ipvs-proxy/e2e/deploy"
+	"kube-ipvs-proxy/e2e/program"
 )
 
 // profiles is the module with the profile that engines call RuntimeDefault, and its
@@ -32,7 +33,7 @@ func main() {
 }
 
 func run() error {
-	dir, err := moduleDir()
+	dir, err := program.ModuleDir()
 	if err != nil {
 		return err
 	}
@@ -118,16 +119,4 @@ func command(name string, args ...string) error {
 		return fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, out)
 	}
 	return nil
-}
-
-func moduleDir() (string, error) {
-	out, err := exec.Command("go", "env", "GOMOD").Output()
-	if err != nil {
-		return "", fmt.Errorf("go env GOMOD: %w", err)
-	}
-	file := strings.TrimSpace(string(out))
-	if filepath.Base(file) != "go.mod" {
-		return "", errors.New("not inside the module's folder")
-	}
-	return filepath.Dir(file), nil
 }
