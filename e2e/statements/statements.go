@@ -22,7 +22,7 @@ const Count = 128
 // name; all other entries are "folder.TestName".
 const Packets = "packets"
 
-// The verdicts on kube-proxy.
+// The verdicts.
 const (
 	Holds    = "ok"
 	Fails    = "no"
@@ -34,6 +34,7 @@ const (
 type Statement struct {
 	Number   int
 	Tests    []string // where the product is held to it; nil: nowhere yet
+	API      string   // verdict on ours where a real API server has the objects
 	IPTables string   // verdict on kube-proxy --proxy-mode=iptables
 	NFTables string   // verdict on kube-proxy --proxy-mode=nftables
 	Wording  string
@@ -61,7 +62,7 @@ func All() ([]Statement, error) {
 }
 
 func parse(line string) (Statement, error) {
-	const fields = 6
+	const fields = 7
 	f := strings.Split(line, "|")
 	if len(f) != fields {
 		return Statement{}, fmt.Errorf("%d fields, want %d", len(f), fields)
@@ -73,7 +74,7 @@ func parse(line string) (Statement, error) {
 	if err != nil {
 		return Statement{}, err
 	}
-	s := Statement{Number: n, IPTables: f[2], NFTables: f[3], Wording: f[4], Note: f[5]}
+	s := Statement{Number: n, API: f[2], IPTables: f[3], NFTables: f[4], Wording: f[5], Note: f[6]}
 	if f[1] != "-" {
 		s.Tests = strings.Fields(f[1])
 	}

@@ -39,7 +39,7 @@ func TestListIsWhole(t *testing.T) {
 		if !strings.HasSuffix(s.Wording, ".") {
 			t.Errorf("%d: the wording %q is no sentence", s.Number, s.Wording)
 		}
-		for _, verdict := range []string{s.IPTables, s.NFTables} {
+		for _, verdict := range []string{s.API, s.IPTables, s.NFTables} {
 			if !slices.Contains([]string{Holds, Fails, Useless, NotAsked}, verdict) {
 				t.Errorf("%d: verdict %q", s.Number, verdict)
 			}

@@ -65,9 +65,9 @@ func WriteTable(w io.Writer, r Results, whole bool) error {
 // Markdown is the table of e2e/README.md, and below it the notes.
 func Markdown(all []Statement) string {
 	var b strings.Builder
-	b.WriteString("| | statement | tested | iptables | nftables |\n|---:|---|---|:---:|:---:|\n")
+	b.WriteString("| | statement | tested | API | iptables | nftables |\n|---:|---|---|:---:|:---:|:---:|\n")
 	for _, s := range all {
-		fmt.Fprintf(&b, "| %d | %s | %s | %s | %s |\n", s.Number, s.Wording, s.where(), s.IPTables, s.NFTables)
+		fmt.Fprintf(&b, "| %d | %s | %s | %s | %s | %s |\n", s.Number, s.Wording, s.where(), s.API, s.IPTables, s.NFTables)
 	}
 	return b.String()
 }
