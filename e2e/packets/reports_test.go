@@ -27,9 +27,9 @@ func (w way) eventually(what string, wish func() bool) {
 	}
 }
 
-// TestReportAddressOfAnotherNode (kubernetes/kubernetes#127410, rancher/rke#2010): a
+// TestCaseA1AndA3AddressOfAnotherNode (kubernetes/kubernetes#127410, rancher/rke#2010): a
 // Service that names the address of another node takes its ports, and no more.
-func TestReportAddressOfAnotherNode(t *testing.T) {
+func TestCaseA1AndA3AddressOfAnotherNode(t *testing.T) {
 	s := begin(t)
 	for _, f := range []testbed.Family{IPv4, IPv6} {
 		s.serve(M, TCP, netip.AddrPortFrom(lab.Host(M).Addr(f), 6443))
@@ -56,9 +56,9 @@ func TestReportAddressOfAnotherNode(t *testing.T) {
 	}
 }
 
-// TestReportProbeFromTheLoadBalancersAddress (kubernetes/kubernetes#79783): a load
+// TestCaseA11ProbeFromTheLoadBalancersAddress (kubernetes/kubernetes#79783): a load
 // balancer that probes a NodePort with its own address as source gets an answer.
-func TestReportProbeFromTheLoadBalancersAddress(t *testing.T) {
+func TestCaseA11ProbeFromTheLoadBalancersAddress(t *testing.T) {
 	s := begin(t)
 	v := s.service(service{endpoints: ready(L1), loadBalancer: true, nodePort: true})
 	s.eachTCP(func(w way) {
@@ -78,9 +78,9 @@ func TestReportProbeFromTheLoadBalancersAddress(t *testing.T) {
 	})
 }
 
-// TestReportHostPortRule (containernetworking/plugins#222): a hostPort's rule for
+// TestCaseB10HostPortRule (containernetworking/plugins#222): a hostPort's rule for
 // local destinations, put ahead of ours, does not keep the traffic of a ClusterIP.
-func TestReportHostPortRule(t *testing.T) {
+func TestCaseB10HostPortRule(t *testing.T) {
 	s := begin(t)
 	v := s.service(service{endpoints: ready(L1)})
 	w := way{t, IPv4, TCP}
@@ -97,9 +97,9 @@ func TestReportHostPortRule(t *testing.T) {
 	})
 }
 
-// TestReportSchedulerOfAService (kubernetes/kubernetes#121591): a Service chooses its
+// TestCaseM1AndM4SchedulerAndWeights (kubernetes/kubernetes#121591): a Service chooses its
 // scheduler, its flags and weights; a wrong one changes nothing.
-func TestReportSchedulerOfAService(t *testing.T) {
+func TestCaseM1AndM4SchedulerAndWeights(t *testing.T) {
 	s := begin(t)
 	v := s.service(service{endpoints: ready(L1, Rm), change: func(o *corev1.Service) {
 		o.Annotations = map[string]string{
@@ -118,9 +118,9 @@ func TestReportSchedulerOfAService(t *testing.T) {
 	w.from(c1).to(wrong.cluster(w)).reach(L1)
 }
 
-// TestReportNodeLocal (kubernetes/website#18716): a Service that is left to a server
+// TestCaseL5NodeLocal (kubernetes/website#18716): a Service that is left to a server
 // of this node is not taken from it.
-func TestReportNodeLocal(t *testing.T) {
+func TestCaseL5NodeLocal(t *testing.T) {
 	s := begin(t)
 	v := s.service(service{endpoints: ready(Rm), change: func(o *corev1.Service) {
 		o.Annotations = map[string]string{"kube-ipvs-proxy/node-local": "skip"}

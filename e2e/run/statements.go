@@ -16,8 +16,8 @@ import (
 // packetSuite is the folder of the tests with the statements' numbers.
 const packetSuite = "e2e/packets"
 
-// showStatements prints the statements' table if the packet tests were to run, as they
-// ended: of all statements or of those that were asked. Without a log (the machine did
+// showStatements prints the tables of the statements and of the field reports if the
+// packet tests were to run, as they ended: all lines or those that were asked. Without a log (the machine did
 // not come so far) there is none.
 func showStatements(out io.Writer, suites []suite, results string, all bool) error {
 	for _, s := range suites {
@@ -36,7 +36,10 @@ func showStatements(out io.Writer, suites []suite, results string, all bool) err
 		if err != nil {
 			return fmt.Errorf("statements: %w", err)
 		}
-		return statements.WriteTable(out, outcomes, all)
+		if err := statements.WriteTable(out, outcomes, all); err != nil {
+			return err
+		}
+		return statements.WriteCases(out, outcomes, all)
 	}
 	return nil
 }

@@ -3,8 +3,11 @@
 // kube-proxy did when it was asked the same (see e2e/judge). The numbers are those in
 // the names of tests, as in TestStatement07EndpointReachesItself.
 //
-// The list is list.txt. The tests of this package keep it, the tests it names and the
-// tables of e2e/README.md together; with -update they write the tables.
+// Beside it is the list of field reports: what went wrong with such proxies, told by what
+// is right instead, with letters and numbers as in TestCaseB2PortLikeALocalNodePort.
+//
+// The lists are list.txt and cases.txt. The tests of this package keep them, the tests
+// they name and the tables of e2e/README.md together; with -update they write the tables.
 package statements
 
 import (

@@ -158,7 +158,10 @@ func TestReadme(t *testing.T) {
 	}
 	list := all(t)
 	want := string(text)
-	for mark, table := range map[string]string{"statements": Markdown(list), "differences": Differences(list)} {
+	tables := map[string]string{
+		"statements": Markdown(list), "differences": Differences(list), "cases": CasesMarkdown(cases(t), casesNamed(t)),
+	}
+	for mark, table := range tables {
 		begin, end := "<!-- "+mark+" -->\n", "<!-- end of "+mark+" -->\n"
 		before, rest, ok := strings.Cut(want, begin)
 		_, after, closed := strings.Cut(rest, end)
