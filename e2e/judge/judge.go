@@ -1,15 +1,15 @@
-// Package judge runs the lab of e2e/testbed with the real kube-proxy instead of the
-// product, in each of its modes: what a packet test wants of the product can be asked
-// of the reference, too. It keeps what an API server has equal to the lab's folder of
-// manifests: the API server of the kubeconfig that the environment names in KUBECONFIG,
-// else one that it starts.
+// Package judge runs the lab of e2e/testbed with a real API server: with the real
+// kube-proxy instead of the product, in each of its modes, so that what a packet test
+// wants of the product can be asked of the reference, too; or with the product under
+// the rights that deploy/base gives it. It keeps what the API server has equal to the
+// lab's folder of manifests: the API server of the kubeconfig that the environment
+// names in KUBECONFIG, else one that it starts.
 package judge
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,10 +23,12 @@ import (
 	"kube-ipvs-proxy/e2e/testbed"
 )
 
-// Variable is the environment variable that names the proxy to run in the lab:
-// empty for the product, else Prefix and a mode.
+// Variable is the environment variable that names the proxy to run in the lab: empty
+// for the product with a folder of manifests, API for the product with an API server,
+// else Prefix and a mode.
 const (
 	Variable = "PROXY"
+	API      = "api"
 	Prefix   = "kube-proxy-"
 )
 
@@ -34,14 +36,18 @@ const (
 // nftables holds the same but for what it leaves out on purpose.
 func Modes() []string { return []string{"iptables", "ipvs", "nftables"} }
 
-// Mode is the mode that the value of Variable names, empty for the product.
+// Mode is the mode of kube-proxy that the value of Variable names, API for the product
+// with an API server, empty for the product without.
 func Mode(proxy string) (string, error) {
-	if proxy == "" || proxy == "kube-ipvs-proxy" {
+	switch proxy {
+	case "", "kube-ipvs-proxy":
 		return "", nil
+	case API:
+		return API, nil
 	}
 	mode, ok := strings.CutPrefix(proxy, Prefix)
 	if !ok || !slices.Contains(Modes(), mode) {
-		return "", fmt.Errorf("%s=%s: want nothing or %s with one of %s", Variable, proxy, Prefix, strings.Join(Modes(), ", "))
+		return "", fmt.Errorf("%s=%s: want nothing, %s, or %s with one of %s", Variable, proxy, API, Prefix, strings.Join(Modes(), ", "))
 	}
 	return mode, nil
 }
@@ -81,7 +87,8 @@ type Lab struct {
 // hundreds of processes.
 const settleLimit = 3 * time.Minute
 
-// NewLab builds a lab with kube-proxy in a mode on each node; none is started.
+// NewLab builds a lab with kube-proxy in a mode on each node, or with the product for
+// the mode API; none is started.
 func NewLab(ctx context.Context, mode string) (*Lab, error) {
 	j := &Lab{}
 	var err error
@@ -130,15 +137,20 @@ func (j *Lab) proxies(ctx context.Context, l *testbed.Lab, mode string) (map[str
 	if err != nil {
 		return nil, err
 	}
-	// kube-proxy looks for its Node when it starts.
+	// A proxy looks for its Node when it starts.
 	if j.mirror, err = newMirror(ctx, cluster.NewObjects(client), l.Manifests.Dir()); err != nil {
 		return nil, err
 	}
-	program, err := copyPeer(ctx, "kube-proxy", j.dir)
+	var of *kind
+	if mode == API {
+		of, err = product(ctx, client, config, j.dir)
+	} else {
+		loadModules(ctx, l.Host(testbed.Node1), mode)
+		of, err = kubeProxy(ctx, mode, kubeconfig, j.dir)
+	}
 	if err != nil {
 		return nil, err
 	}
-	loadModules(ctx, l.Host(testbed.Node1), mode)
 	proxies := map[string]testbed.Proxy{}
 	for _, n := range l.Nodes() {
 		r, err := newRelay(n, strings.TrimPrefix(config.Host, "https://"))
@@ -146,9 +158,7 @@ func (j *Lab) proxies(ctx context.Context, l *testbed.Lab, mode string) (map[str
 			return nil, err
 		}
 		j.relays = append(j.relays, r)
-		proxies[n.Name()] = &kubeProxy{
-			host: n, program: program, mode: mode, kubeconfig: kubeconfig, mirror: j.mirror, log: &testbed.Log{},
-		}
+		proxies[n.Name()] = &proxy{kind: of, host: n, mirror: j.mirror, log: &testbed.Log{}}
 	}
 	return proxies, nil
 }
@@ -184,31 +194,4 @@ func (j *Lab) findAPI(ctx context.Context) (string, error) {
 	}
 	path := filepath.Join(j.dir, "kubeconfig")
 	return path, os.WriteFile(path, config, 0o600)
-}
-
-// copyPeer copies a program into dir: where it was built may be a file system that is
-// slow to read.
-func copyPeer(ctx context.Context, name, dir string) (string, error) {
-	paths, err := cluster.Peers(ctx, name)
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(dir, name)
-	return path, copyFile(paths[0], path)
-}
-
-// copyFile copies an executable in large pieces: each is one request where the files
-// are another system's.
-func copyFile(from, to string) error {
-	src, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = src.Close() }()
-	dst, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o755)
-	if err != nil {
-		return err
-	}
-	_, err = io.CopyBuffer(struct{ io.Writer }{dst}, struct{ io.Reader }{src}, make([]byte, 512<<10))
-	return errors.Join(err, dst.Close())
 }

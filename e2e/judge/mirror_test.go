@@ -68,7 +68,7 @@ func TestReadObjectsRefuses(t *testing.T) {
 }
 
 func TestMode(t *testing.T) {
-	for proxy, want := range map[string]string{"": "", "kube-ipvs-proxy": "", "kube-proxy-iptables": "iptables", "kube-proxy-nftables": "nftables"} {
+	for proxy, want := range map[string]string{"": "", "kube-ipvs-proxy": "", "api": "api", "kube-proxy-iptables": "iptables", "kube-proxy-nftables": "nftables"} {
 		if got, err := Mode(proxy); err != nil || got != want {
 			t.Errorf("%q: %q, %v; want %q", proxy, got, err, want)
 		}

@@ -13,9 +13,9 @@ import (
 	"syscall"
 )
 
-// A judge is another proxy than the product in the lab (see e2e/judge). Its API server
-// runs here, outside of the machine: inside it would need a minute to start, and time of
-// the CPUs that the tests have.
+// A judge is another proxy than the product in the lab, or the product with an API
+// server (see e2e/judge). The API server runs here, outside of the machine: inside it
+// would need a minute to start, and time of the CPUs that the tests have.
 type judge struct {
 	proxy  string
 	env    []string // KEY=VALUE for the tests
@@ -25,7 +25,7 @@ type judge struct {
 }
 
 // startJudge builds what is needed and starts the API server; nil when the environment
-// names no other proxy. In namespaces of this host the tests start their own.
+// names no PROXY. In namespaces of this host the tests start their own.
 func startJudge(root, machine, results string) (*judge, error) {
 	proxy := os.Getenv("PROXY")
 	if proxy == "" {
@@ -48,7 +48,11 @@ func startJudge(root, machine, results string) (*judge, error) {
 
 // build gives the folder of the programs.
 func (j *judge) build(root string) (string, error) {
-	cmd := exec.Command("go", "run", ".", "etcd", "kube-apiserver", "kube-proxy")
+	names := []string{"etcd", "kube-apiserver"}
+	if strings.HasPrefix(j.proxy, "kube-proxy") {
+		names = append(names, "kube-proxy")
+	}
+	cmd := exec.Command("go", append([]string{"run", "."}, names...)...)
 	cmd.Dir = filepath.Join(root, "e2e", "peers")
 	cmd.Stderr = os.Stderr
 	var out bytes.Buffer

@@ -4,8 +4,9 @@
 //
 //	run [-v] [-run REGEXP] [-timeout D] [-machine auto|qemu|host] [PACKAGES]
 //
-// With PROXY=kube-proxy-iptables (or -ipvs, -nftables) in the environment the tests that
-// use the lab run the real kube-proxy instead of the product (see e2e/judge).
+// With PROXY=api in the environment the proxies of the lab read a real API server instead
+// of a folder; with PROXY=kube-proxy-iptables (or -ipvs, -nftables) the tests that use the
+// lab run the real kube-proxy instead of the product (see e2e/judge).
 //
 // After the packet tests it prints the table of e2e/statements with what they said.
 //

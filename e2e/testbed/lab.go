@@ -71,7 +71,11 @@ func (l *Lab) prepare(proxies func(*Lab) (map[string]Proxy, error)) error {
 
 // products are kube-ipvs-proxy on each node.
 func (l *Lab) products() (map[string]Proxy, error) {
-	program, err := l.copyProgram("kube-ipvs-proxy")
+	path, err := FindProgram("kube-ipvs-proxy")
+	if err != nil {
+		return nil, err
+	}
+	program, err := CopyProgram(path, l.dir)
 	if err != nil {
 		return nil, err
 	}
@@ -82,20 +86,15 @@ func (l *Lab) products() (map[string]Proxy, error) {
 	return proxies, nil
 }
 
-// copyProgram copies an executable into the lab's folder: where it was built may
-// be a file system that is slow to read. The executables are in the folder that
-// the environment names in BIN, else in bin of this folder or one above.
-func (l *Lab) copyProgram(name string) (string, error) {
-	from, err := findProgram(name)
-	if err != nil {
-		return "", err
-	}
+// CopyProgram copies an executable into a folder: where it was built may be a file
+// system that is slow to read.
+func CopyProgram(from, dir string) (string, error) {
 	src, err := os.Open(from)
 	if err != nil {
 		return "", err
 	}
 	defer func() { _ = src.Close() }()
-	to := filepath.Join(l.dir, name)
+	to := filepath.Join(dir, filepath.Base(from))
 	dst, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY, 0o755)
 	if err != nil {
 		return "", err
@@ -105,7 +104,9 @@ func (l *Lab) copyProgram(name string) (string, error) {
 	return to, errors.Join(err, dst.Close())
 }
 
-func findProgram(name string) (string, error) {
+// FindProgram finds an executable of the project: in the folder that the environment
+// names in BIN, else in bin of this folder or one above.
+func FindProgram(name string) (string, error) {
 	if bin := os.Getenv("BIN"); bin != "" {
 		path := filepath.Join(bin, name)
 		if _, err := os.Stat(path); err != nil {
@@ -189,7 +190,7 @@ func (l *Lab) settle(ctx context.Context, limit time.Duration, nodes ...string) 
 }
 
 // ApplyNodes writes the Node objects of the table, each changed by change (nil:
-// as they are).
+// as they are). One whose name is made empty is left out.
 func (l *Lab) ApplyNodes(change func(*corev1.Node)) error {
 	return l.Manifests.Apply(nodesFile, nodeObjects(change)...)
 }

@@ -19,7 +19,9 @@ func nodeObjects(change func(*corev1.Node)) []runtime.Object {
 		if change != nil {
 			change(n)
 		}
-		objects = append(objects, n)
+		if n.Name != "" {
+			objects = append(objects, n)
+		}
 	}
 	return objects
 }

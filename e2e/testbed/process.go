@@ -63,7 +63,7 @@ func (p *Process) Kill(ctx context.Context) error { return p.signal(ctx, syscall
 func (p *Process) signal(ctx context.Context, s syscall.Signal) error {
 	select {
 	case <-p.exited:
-		return fmt.Errorf("%v had ended by itself: %w; %s", p, p.ended(), p.Log.tail())
+		return fmt.Errorf("%v had ended by itself: %w; %s", p, p.Ended(), p.Log.tail())
 	default:
 	}
 	if err := p.cmd.Process.Signal(s); err != nil {
@@ -77,8 +77,8 @@ func (p *Process) signal(ctx context.Context, s syscall.Signal) error {
 	}
 }
 
-// ended is the way the process ended, as an error in any case.
-func (p *Process) ended() error {
+// Ended is the way the process ended, as an error in any case. Call it after Exited.
+func (p *Process) Ended() error {
 	if p.err != nil {
 		return p.err
 	}

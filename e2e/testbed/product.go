@@ -74,14 +74,18 @@ func (p *product) Settle(ctx context.Context, revision string) error {
 	}
 	for {
 		next := p.log.next()
+		select {
+		case <-p.process.Exited():
+			return fmt.Errorf("%v ended: %w; %s", p.process, p.process.Ended(), p.log.tail())
+		default:
+		}
 		last := p.log.Last(1, func(l string) bool { return settledRevision(l) != "" || strings.HasPrefix(l, startMark) })
 		if len(last) == 1 && settledRevision(last[0]) == revision {
 			return nil
 		}
 		select {
 		case <-next:
-		case <-p.process.Exited():
-			return fmt.Errorf("%v ended: %w; %s", p.process, p.process.ended(), p.log.tail())
+		case <-p.process.Exited(): // told above
 		case <-ctx.Done():
 			return fmt.Errorf("%v has not settled at revision %s: %w; %s", p.process, revision, context.Cause(ctx), p.log.tail())
 		}
