@@ -70,6 +70,9 @@ type Config struct {
 	End   func(Summary)
 	// Events tells the users of the cluster what cannot be served; nil: nobody.
 	Events watch.Eventer
+	// Reserve keeps the active NodePorts out of the node's own connections; see
+	// reserve.Ports. Nil: nothing does.
+	Reserve func(ctx context.Context, ports map[uint16]bool) (changed bool, err error)
 	// PodCIDRs is called, by the loop, when the Node has other pod networks than
 	// before; the rules are made anew after it. It may be nil.
 	PodCIDRs func([]netip.Prefix)
@@ -96,6 +99,7 @@ type Proxier struct {
 	failures failures
 	revision string
 	podCIDRs []netip.Prefix
+	reserved reserved
 	// adoptions are changes of the configuration, taken by Run.
 	adoptions chan Adoption
 }
@@ -116,6 +120,7 @@ func New(config Config, source Source, host Host, nodePorts NodePorts, doors rec
 		created:   time.Now(),
 		adoptions: make(chan Adoption),
 		listAddrs: true, panicked: panicked{}, failures: newFailures(log),
+		reserved: newReserved(config.Reserve, config.Reconcile.SyncPeriod, log),
 	}
 }
 

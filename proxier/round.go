@@ -72,7 +72,9 @@ func (p *Proxier) work(ctx context.Context) Summary {
 	more, panics := p.planAll(names)
 	touched.Merge(more)
 	s.Dirty, s.Panics, s.Planned = len(names), panics, time.Since(start)
+	p.reserved.note(p.ledger, touched)
 	s.Report = p.kernel.Round(ctx, touched)
+	p.reserved.keep(ctx)
 	if s.Unread != nil {
 		s.RetryIn = sooner(s.RetryIn, hostRetry)
 	}

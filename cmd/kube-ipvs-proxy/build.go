@@ -17,6 +17,7 @@ import (
 	"kube-ipvs-proxy/proxier/netfilter"
 	"kube-ipvs-proxy/proxier/plan"
 	"kube-ipvs-proxy/proxier/reconcile"
+	"kube-ipvs-proxy/proxier/reserve"
 )
 
 // drainCheck is the time between two looks at a real server that drains.
@@ -29,6 +30,8 @@ type agent struct {
 	monitor *monitor
 	// hasScheduler asks the kernel; nil where doors do not.
 	hasScheduler func(name string) bool
+	// reserve keeps NodePorts out of the node's own connections; nil: nothing does.
+	reserve func(ctx context.Context, ports map[uint16]bool) (changed bool, err error)
 	closers      []func() error
 	// options and rules belong to the loop once it runs; see adopt. Rules is nil
 	// where others than netfilter's are.
@@ -101,6 +104,7 @@ func buildOn(ctx context.Context, options config.Options, log *slog.Logger, open
 		End:           a.monitor.ended,
 		Events:        a.source.events,
 		PodCIDRs:      a.followPodCIDRs(log),
+		Reserve:       a.reserve,
 	}, a.monitor.relay(ctx), node, func(addrs, nodeIPs []netip.Addr) []netip.Addr {
 		picked := host.NodePortAddresses(addrs, withBindAddress(nodeIPs, options.BindAddress), nodePorts)
 		a.monitor.checks.SetAddresses(a.monitor.checkAddresses(picked))
@@ -160,6 +164,7 @@ func (a *agent) doors(ctx context.Context, options config.Options, marks netfilt
 		return reconcile.Doors{}, err
 	}
 	a.closers = append(a.closers, sets.Close)
+	a.reserve = reserve.New(host.SettableRoot(), sets).Reserve
 	routes := ipvsutil.DefaultCaptureRoutes
 	routes.Mark = marks.Capture
 	addresses, err := kernel.OpenAddresses(ctx, routes)

@@ -16,8 +16,10 @@ import (
 	"kube-ipvs-proxy/ipvsutil"
 	"kube-ipvs-proxy/ipvsutil/kernel"
 	"kube-ipvs-proxy/proxier/config"
+	"kube-ipvs-proxy/proxier/host"
 	"kube-ipvs-proxy/proxier/netfilter"
 	"kube-ipvs-proxy/proxier/reconcile"
+	"kube-ipvs-proxy/proxier/reserve"
 )
 
 // cleaner holds the doors, and what of ours they lead to. A part of the kernel that is
@@ -36,6 +38,8 @@ type cleaner struct {
 	servers         []ipvsutil.VirtualServer
 	withdrawal      netfilter.Withdrawal
 	policyRules     []string
+	reserved        *reserve.Ports // nil where no set can remember them
+	reservedPorts   []uint16
 }
 
 // device is kube-ipvs0 as it is.
@@ -112,6 +116,12 @@ func (c *cleaner) look(ctx context.Context, leave netfilter.Leave) error {
 	}
 	if c.device, err = lookDevice(); err != nil {
 		return err
+	}
+	if c.sets != nil {
+		c.reserved = reserve.New(host.SettableRoot(), c.sets)
+		if c.reservedPorts, err = c.reserved.Ours(ctx); err != nil {
+			return err
+		}
 	}
 	if c.ipvs != nil {
 		owner := reconcile.NewOwnership(members, c.bound, c.captured)

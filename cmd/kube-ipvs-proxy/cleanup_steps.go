@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	"kube-ipvs-proxy/ipvsutil"
@@ -29,7 +30,7 @@ func (c *cleaner) steps() []step {
 		c.release(), c.removeDevice(), c.unbind(),
 		c.deleteServers(c.servers),
 		c.withdraw(), c.removePolicyRules(),
-		c.destroySets(c.setNames),
+		c.destroySets(c.setNames), c.releasePorts(),
 	}
 }
 
@@ -41,7 +42,7 @@ func (c *cleaner) handoverSteps() []step {
 	return []step{
 		{notes: c.notes},
 		c.bindOnDevice(), c.withdraw(), c.deleteServers(marked),
-		c.release(), c.removePolicyRules(), c.destroySets(own),
+		c.release(), c.removePolicyRules(), c.destroySets(own), c.releasePorts(),
 	}
 }
 
@@ -147,6 +148,16 @@ func (c *cleaner) destroySets(names []string) step {
 	}}
 	for _, name := range names {
 		s.objects = append(s.objects, "set "+name)
+	}
+	return s
+}
+
+// releasePorts takes NodePorts out of the ports that the node leaves out of its own
+// connections. The set that remembers them goes with them, after them.
+func (c *cleaner) releasePorts() step {
+	s := step{verb: "release", kind: "reserved ports", do: func(ctx context.Context) error { return c.reserved.Release(ctx) }}
+	for _, port := range c.reservedPorts {
+		s.objects = append(s.objects, "reserved port "+strconv.Itoa(int(port)))
 	}
 	return s
 }

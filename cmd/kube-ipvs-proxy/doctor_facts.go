@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"iter"
 	"net/http"
 	"net/netip"
 	"os"
@@ -14,11 +15,14 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
+	"kube-ipvs-proxy/ipsetutil"
 	"kube-ipvs-proxy/ipvsutil"
 	"kube-ipvs-proxy/ipvsutil/kernel"
+	"kube-ipvs-proxy/proxier"
 	"kube-ipvs-proxy/proxier/config"
 	"kube-ipvs-proxy/proxier/explain"
 	"kube-ipvs-proxy/proxier/host"
+	"kube-ipvs-proxy/proxier/reserve"
 )
 
 // askLimit is how long the agent may take to answer.
@@ -61,7 +65,9 @@ func (s *scene) settingFacts(ctx context.Context, f *explain.Facts) {
 	f.ARPIgnore = setting("net/ipv4/conf/all/arp_ignore")
 	f.NodePorts, _ = parseRange(strings.ReplaceAll(s.nodePortRange, "-", " "))
 	f.LocalPorts, _ = parseRange(setting("net/ipv4/ip_local_port_range"))
-	f.Reserved = reserves(setting("net/ipv4/ip_local_reserved_ports"), f.NodePorts, f.LocalPorts)
+	if reserved, err := reserve.Read(host.ProcSys); err == nil {
+		f.Reserved = reserves(reserved, s.Desired.Members(), f.LocalPorts)
+	}
 	f.ConntrackCount, f.ConntrackMax = number("net/netfilter/nf_conntrack_count"), number("net/netfilter/nf_conntrack_max")
 	f.ConntrackTCP = number("net/netfilter/nf_conntrack_tcp_timeout_established")
 	ipvs, err := kernel.Open(ctx)
@@ -102,22 +108,12 @@ func parseRange(text string) (explain.Range, bool) {
 	return explain.Range{From: from, To: to}, errFrom == nil && errTo == nil
 }
 
-// reserves tells whether the reserved ports, such as "8080,30000-32767", hold all
-// NodePorts that are in the range of the node's own.
-func reserves(text string, nodePorts, local explain.Range) bool {
-	reserved := map[int]bool{}
-	for _, part := range strings.Split(text, ",") {
-		if !strings.Contains(part, "-") {
-			part += "-" + part
-		}
-		if r, ok := parseRange(strings.ReplaceAll(part, "-", " ")); ok {
-			for p := r.From; p <= r.To && p <= 65535; p++ {
-				reserved[p] = true
-			}
-		}
-	}
-	for p := max(nodePorts.From, local.From); p <= min(nodePorts.To, local.To); p++ {
-		if !reserved[p] {
+// reserves tells whether all active NodePorts that are in the range of the node's own
+// connections are reserved.
+func reserves(reserved map[uint16]bool, desired iter.Seq2[ipsetutil.Member, uint32], local explain.Range) bool {
+	for m := range desired {
+		port := int(m.Entry.Port)
+		if proxier.IsNodePort(m) && local.From <= port && port <= local.To && !reserved[m.Entry.Port] {
 			return false
 		}
 	}

@@ -10,11 +10,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"kube-ipvs-proxy/ipsetutil"
 	"kube-ipvs-proxy/ipvsutil/kernel"
 	"kube-ipvs-proxy/proxier/config"
 	"kube-ipvs-proxy/proxier/host"
 	"kube-ipvs-proxy/proxier/netfilter"
 	"kube-ipvs-proxy/proxier/reconcile"
+	"kube-ipvs-proxy/proxier/reserve"
 )
 
 func planCommand() *cobra.Command {
@@ -120,10 +122,23 @@ func (n *notebook) doors(a *agent, ctx context.Context, options config.Options, 
 	if err != nil {
 		return reconcile.Doors{}, err
 	}
+	a.reserve = n.reserve(real.Sets)
 	return reconcile.Doors{
 		IPVS: noteIPVS{real.IPVS, n}, Sets: noteSets{real.Sets, n}, Addresses: noteAddresses{real.Addresses, n},
 		Rules: noteRules{flags(options, marks), n}, Flows: noteFlows{n},
 	}, nil
+}
+
+// reserve notes what run would write to keep NodePorts out of the node's own connections.
+func (n *notebook) reserve(sets ipsetutil.Sets) func(context.Context, map[uint16]bool) (bool, error) {
+	ports := reserve.New(host.ProcSys, sets)
+	return func(ctx context.Context, want map[uint16]bool) (bool, error) {
+		text, changed, err := ports.Preview(ctx, want)
+		if changed {
+			n.add("setting", "set", strings.ReplaceAll(reserve.Key, "/", ".")+" to "+text)
+		}
+		return changed, err
+	}
 }
 
 func (n *notebook) print(w io.Writer, output string) error {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"maps"
 	"net"
 	"net/netip"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/moby/ipvs"
 	"golang.org/x/sys/unix"
 
+	"kube-ipvs-proxy/ipsetutil"
 	"kube-ipvs-proxy/ipvsutil"
 	"kube-ipvs-proxy/proxier/explain"
 	"kube-ipvs-proxy/proxier/netfilter"
@@ -227,12 +229,25 @@ func TestCleanupKnowsKubeProxy(t *testing.T) {
 }
 
 func TestReserves(t *testing.T) {
-	nodePorts, local := explain.Range{From: 30000, To: 32767}, explain.Range{From: 32000, To: 60999}
-	for text, want := range map[string]bool{
-		"": false, "32000-32767": true, "30000-32766": false, "8080,30000-32766,32767": true, "nonsense": false,
+	tcp, health := ipsetutil.NodePortTCP.Name(false), ipsetutil.HealthCheckNodePort.Name(true)
+	desired := map[ipsetutil.Member]uint32{}
+	for set, ports := range map[string][]uint16{
+		tcp: {30001, 32001, 32003}, health: {32002}, ipsetutil.ClusterIP.Name(false): {32004},
 	} {
-		if got := reserves(text, nodePorts, local); got != want {
-			t.Errorf("%q: %v", text, got)
+		for _, port := range ports {
+			desired[ipsetutil.Member{Set: set, Entry: ipsetutil.Entry{Port: port}}] = 0
+		}
+	}
+	local := explain.Range{From: 32000, To: 60999}
+	reserved := map[uint16]bool{32001: true, 32002: true, 32003: true}
+	if !reserves(reserved, maps.All(desired), local) {
+		t.Error("all are reserved")
+	}
+	for port := range reserved {
+		lacking := maps.Clone(reserved)
+		delete(lacking, port)
+		if reserves(lacking, maps.All(desired), local) {
+			t.Errorf("%d is not reserved", port)
 		}
 	}
 }

@@ -32,6 +32,7 @@ var directions = map[string][]string{
 	"proxier/netfilter":    {"ipvsutil", "ipsetutil", "ipvsutil/netlink"},
 	"proxier/health":       {},
 	"proxier/host":         {"ipvsutil"},
+	"proxier/reserve":      {"ipsetutil"},
 	"ipvsutil":             {},
 	"ipvsutil/netlink":     {},
 	"ipvsutil/kernel":      {"ipvsutil", "ipvsutil/netlink"},

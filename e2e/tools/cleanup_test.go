@@ -21,7 +21,7 @@ var foreign = []string{
 	"ip6tables -t filter -A INPUT -p tcp --dport 2222 -j ACCEPT", "ip6tables -t nat -A POSTROUTING -s fd00::/64 -j MASQUERADE",
 	"ip6tables -t mangle -A PREROUTING -p tcp --dport 2223 -j MARK --set-mark 7",
 	"ip rule add fwmark 0x8000 lookup 55 priority 99", "ip route add local 192.0.2.77 dev lo table 55",
-	"ip address add 192.0.2.98/32 dev lo", "ip link add other0 type dummy",
+	"sysctl -qw net.ipv4.ip_local_reserved_ports=8080,30080", "ip address add 192.0.2.98/32 dev lo", "ip link add other0 type dummy",
 }
 
 var counters = regexp.MustCompile(`(?m)\[\d+:\d+\]|^#.*$|^\d+: `)
@@ -32,7 +32,7 @@ func state(t *testing.T) string {
 	var b strings.Builder
 	for _, line := range []string{
 		"ipvsadm -Ln", "ipset list -n", "iptables-save", "ip6tables-save", "ip -br link", "ip address show dev lo",
-		"ip rule", "ip -6 rule", "ip route show table all", "ip -6 route show table all",
+		"sysctl net.ipv4.ip_local_reserved_ports", "ip rule", "ip -6 rule", "ip route show table all", "ip -6 route show table all",
 	} {
 		out := counters.ReplaceAllString(tool(t, line), "")
 		lines := strings.Split(strings.TrimSpace(out), "\n")

@@ -28,6 +28,7 @@ func TestDoctor(t *testing.T) {
 		{"nft add table ip kube-proxy", "nft delete table ip kube-proxy", "nftables tables of kube-proxy are here (ip kube-proxy)"},
 		{"sysctl -qw net.ipv4.conf.all.rp_filter=1", "sysctl -qw net.ipv4.conf.all.rp_filter=0", "note rp_filter is 1 on"},
 		{"ipvsadm --set 60 30 30", "ipvsadm --set 900 120 300", "warning IPVS forgets TCP connections that are idle for 60 s"},
+		{"sysctl -qw net.ipv4.ip_local_reserved_ports=8080", "sysctl -qw net.ipv4.ip_local_reserved_ports=8080,30080", "NodePorts are 30000-32767"},
 		{"ipset del KUBE-CLUSTER-IP 10.96.0.10,tcp:80", "ipset add KUBE-CLUSTER-IP 10.96.0.10,tcp:80", "fault differences of the kernel from the plan: "},
 	}
 	for _, trap := range traps {
