@@ -87,6 +87,7 @@ func buildOn(ctx context.Context, options config.Options, log *slog.Logger, open
 	}
 	var rulesChanged <-chan struct{}
 	if a.rules != nil {
+		tellOfRules(log, a.rules)
 		if rulesChanged, err = a.rules.Watch(ctx); err != nil {
 			log.Warn("changes of rules by others are found late", "err", err)
 		}

@@ -6,6 +6,7 @@ import (
 
 	"kube-ipvs-proxy/proxier/config"
 	"kube-ipvs-proxy/proxier/host"
+	"kube-ipvs-proxy/proxier/netfilter"
 )
 
 // tellNotes logs what the operator should know of the configuration at the start.
@@ -44,4 +45,11 @@ func nodePortNotes(options config.Options) []config.Note {
 	// A choice that leaves a family open is more likely to be a mistake than none.
 	return []config.Note{{Warning: len(options.NodePorts) > 0 && families != "IPv4 and IPv6",
 		Text: "NodePorts are served on every " + families + " address of this node; nodePortAddresses: [primary] limits them"}}
+}
+
+// tellOfRules logs what New found out about the host's iptables.
+func tellOfRules(log *slog.Logger, rules *netfilter.Rules) {
+	for _, note := range rules.Notes() {
+		log.Warn("iptables", "note", note)
+	}
 }

@@ -78,6 +78,7 @@ func wantedSysctls(options config.Options, ipv6 bool, log *slog.Logger) (setting
 			Breaks: "IPVS estimates rates, or does not, against ipvsRunEstimation"})
 	}
 	conntrack := conntrackOf(options.Conntrack)
+	conntrack.LeastUDP = options.Timeouts.UDP
 	cpus := 0
 	if conntrack.MaxPerCore > 0 {
 		if cpus, err = host.OnlineCPUs(host.Sys); err != nil {

@@ -40,6 +40,7 @@ func (r Raw) Validate() (Options, error) {
 	v.periods()
 	v.servers(&o)
 	v.cidrs("ipvs.excludeCIDRs", r.IPVS.ExcludeCIDRs)
+	v.noteUDP(o.Timeouts, o.Conntrack)
 	v.noteIdle()
 	o.Notes = v.notes
 	return o, errors.Join(v.errs...)

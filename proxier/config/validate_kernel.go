@@ -36,6 +36,18 @@ func (v *validator) timeouts() Timeouts {
 	}
 }
 
+// noteUDP notes limits of UDP that end before those of IPVS.
+func (v *validator) noteUDP(ipvs Timeouts, c Conntrack) {
+	for _, t := range []struct {
+		path   string
+		chosen time.Duration
+	}{{"conntrack.udpTimeout", c.UDP}, {"conntrack.udpStreamTimeout", c.UDPStream}} {
+		if t.chosen > 0 && t.chosen < ipvs.UDP {
+			v.note(true, "%s %s ends UDP flows before ipvs.udpTimeout %s", t.path, t.chosen, ipvs.UDP)
+		}
+	}
+}
+
 // maxConntrackTimeout keeps a number of seconds that the kernel's int can hold.
 const maxConntrackTimeout = (1<<31 - 1) * time.Second
 

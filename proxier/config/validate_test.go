@@ -203,6 +203,7 @@ func TestNotes(t *testing.T) {
 	}{
 		{nil, "clusterCIDR is empty"},
 		{[]string{"--feature-gates", "KubeProxyIPVS=false"}, "featureGates.KubeProxyIPVS has no effect here"},
+		{[]string{"--ipvs-udp-timeout", "5m", "--conntrack-udp-timeout", "30s"}, "conntrack.udpTimeout 30s ends UDP flows before ipvs.udpTimeout 5m0s"},
 		{[]string{"--iptables-masquerade-bit", "3"}, "iptables.masqueradeBit 3 leaves numbers for 7 Services"},
 	} {
 		if o := mustValidate(t, test.args...); !hasNote(o, test.want) {

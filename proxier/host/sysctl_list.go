@@ -52,6 +52,10 @@ type Conntrack struct {
 	UDP            time.Duration
 	UDPStream      time.Duration
 	TCPBeLiberal   bool
+	// LeastUDP is how long IPVS was told to keep a UDP flow. Where UDP or UDPStream is
+	// zero, a smaller limit is raised to it: after conntrack's the endpoint's answers are
+	// not taken for those of the Service (kubernetes/kubernetes#120076). Zero: no matter.
+	LeastUDP time.Duration
 }
 
 // maxConntrack bounds what MaxPerCore asks for on hosts with many CPUs, as in kube-proxy.
@@ -90,9 +94,25 @@ func (c Conntrack) Sysctls(cpus int) []Sysctl {
 				Breaks: "idle connections end at another time than configured"})
 		}
 	}
+	list = append(list, c.leastUDP()...)
 	if c.TCPBeLiberal {
 		list = append(list, Sysctl{Key: "net/netfilter/nf_conntrack_tcp_be_liberal", Want: "1",
 			Breaks: "packets outside of the TCP window are treated as invalid"})
+	}
+	return list
+}
+
+// leastUDP raises limits of UDP that were not chosen to that of IPVS.
+func (c Conntrack) leastUDP() []Sysctl {
+	var list []Sysctl
+	for _, t := range []struct {
+		name   string
+		chosen time.Duration
+	}{{"udp_timeout", c.UDP}, {"udp_timeout_stream", c.UDPStream}} {
+		if c.LeastUDP > 0 && t.chosen == 0 {
+			list = append(list, Sysctl{Key: "net/netfilter/nf_conntrack_" + t.name, Want: strconv.Itoa(int(c.LeastUDP / time.Second)),
+				Rule: RaiseSysctl, Breaks: "UDP flows end before the time that IPVS was given"})
+		}
 	}
 	return list
 }

@@ -191,6 +191,27 @@ func TestConntrack(t *testing.T) {
 	}
 }
 
+// TestCaseD19LeastUDP (kubernetes/kubernetes#120076): what was not chosen is raised to
+// IPVS's limit of UDP, and what was chosen or is larger stays.
+func TestCaseD19LeastUDP(t *testing.T) {
+	root := tree(t, map[string]string{
+		"net/netfilter/nf_conntrack_udp_timeout":        "30\n",
+		"net/netfilter/nf_conntrack_udp_timeout_stream": "500\n",
+	})
+	if p := EnsureSysctls(root, Conntrack{LeastUDP: 5 * time.Minute}.Sysctls(1)); p != nil {
+		t.Fatal(p)
+	}
+	for name, want := range map[string]string{"udp_timeout": "300", "udp_timeout_stream": "500\n"} {
+		if got := content(t, root, "net/netfilter/nf_conntrack_"+name); got != want {
+			t.Errorf("%s is %q, want %q", name, got, want)
+		}
+	}
+	chosen := Conntrack{LeastUDP: 5 * time.Minute, UDP: time.Minute, UDPStream: 2 * time.Minute}.Sysctls(1)
+	if len(chosen) != 2 || chosen[0].Want != "60" || chosen[1].Want != "120" {
+		t.Errorf("settings %+v", chosen)
+	}
+}
+
 func TestOnlineCPUs(t *testing.T) {
 	for text, want := range map[string]int{"0\n": 1, "0-3\n": 4, "0-3,8,10-11\n": 7} {
 		root := tree(t, map[string]string{"devices/system/cpu/online": text})

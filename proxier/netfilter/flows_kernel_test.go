@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -166,8 +167,9 @@ func TestFlowsOfZonesStay(t *testing.T) {
 	}
 }
 
-// TestManyFlows deletes more than a chunk among others of the same protocol.
-func TestManyFlows(t *testing.T) {
+// TestCaseD10ManyFlows (kubernetes/kubernetes#129982) deletes more than a chunk among
+// others of the same protocol, and needs no more memory a flow than for few.
+func TestCaseD10ManyFlows(t *testing.T) {
 	newNamespace(t)
 	const each = 2*deleteChunk + 7
 	for i := range each {
@@ -184,8 +186,16 @@ func TestManyFlows(t *testing.T) {
 		{each, []ipvsutil.StaleFlow{stale(ipvsutil.UDP, "10.96.0.11:53", "")}},
 	} {
 		before, start := len(flows(t)), time.Now()
+		var memory, after runtime.MemStats
+		runtime.ReadMemStats(&memory)
 		deleted, err := (&Rules{}).DeleteFlows(context.Background(), c.stale)
-		t.Logf("%d of %d flows deleted in %v", deleted, before, time.Since(start))
+		runtime.ReadMemStats(&after)
+		allocated := after.TotalAlloc - memory.TotalAlloc
+		t.Logf("%d of %d flows deleted in %v, %d octets allocated", deleted, before, time.Since(start), allocated)
+		const buffers, ofAFlow = 2 << 20, 1 << 10
+		if limit := uint64(buffers + before*ofAFlow); allocated > limit {
+			t.Errorf("%d octets allocated for %d flows, want %d at most", allocated, before, limit)
+		}
 		if err != nil || deleted != c.want || len(flows(t)) != before-c.want {
 			t.Fatalf("deleted %d, %v, left %d; want %d deleted of %d", deleted, err, len(flows(t)), c.want, before)
 		}
