@@ -3,6 +3,7 @@
 package packets
 
 import (
+	"net/netip"
 	"sync"
 	"testing"
 	"time"
@@ -118,13 +119,23 @@ func TestStatement55PolicyIsSwitchedUnderTraffic(t *testing.T) {
 // traffic has X ask the load balancer address again and again, in both families, until
 // the returned function is called, which wants every call to have been answered.
 func (s *scene) traffic(v *service) (stop func()) {
+	var to []netip.AddrPort
+	for _, f := range testbed.Families() {
+		to = append(to, v.at(v.lbIP(f)))
+	}
+	return s.keepAsking(X, to...)
+}
+
+// keepAsking asks frontends by TCP until the returned function is called, which wants
+// every call to have been answered.
+func (s *scene) keepAsking(from string, frontends ...netip.AddrPort) (stop func()) {
 	done := make(chan struct{})
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	calls := 0
 	var failed []probe.Result
-	for _, f := range testbed.Families() {
-		call := probe.Call{Protocol: TCP, To: v.at(v.lbIP(f))}
+	for _, to := range frontends {
+		call := probe.Call{Protocol: TCP, To: to}
 		wg.Go(func() {
 			for {
 				select {
@@ -132,7 +143,7 @@ func (s *scene) traffic(v *service) (stop func()) {
 					return
 				case <-time.After(5 * time.Millisecond):
 				}
-				r := lab.Host(X).Probe.Do(call)
+				r := lab.Host(from).Probe.Do(call)
 				mu.Lock()
 				calls++
 				if r.Outcome != probe.OK {
@@ -147,7 +158,7 @@ func (s *scene) traffic(v *service) (stop func()) {
 		close(done)
 		wg.Wait()
 		if len(failed) > 0 || calls == 0 {
-			s.Errorf("%d of %d calls failed while the Service was changed: %v", len(failed), calls, failed)
+			s.Errorf("%d of %d calls failed meanwhile: %v", len(failed), calls, failed)
 		}
 	}
 }

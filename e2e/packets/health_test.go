@@ -35,8 +35,8 @@ type health struct {
 	local  int // localEndpoints of the body
 }
 
-// health asks the health port of N by way of a host.
-func (w way) health(from string) (health, error) {
+// healthAt asks the health port at an address by way of a host.
+func (w way) healthAt(from string, at netip.Addr) (health, error) {
 	dial := func(ctx context.Context, network, addr string) (conn net.Conn, err error) {
 		err = lab.Host(from).Do(func() error {
 			conn, err = (&net.Dialer{}).DialContext(ctx, network, addr)
@@ -45,7 +45,7 @@ func (w way) health(from string) (health, error) {
 		return conn, err
 	}
 	client := http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}, Timeout: 3 * time.Second}
-	r, err := client.Get("http://" + netip.AddrPortFrom(w.addr(N), healthPort).String() + "/")
+	r, err := client.Get("http://" + netip.AddrPortFrom(at, healthPort).String() + "/")
 	if err != nil {
 		return health{}, err
 	}
@@ -62,16 +62,22 @@ func (w way) health(from string) (health, error) {
 	return health{r.StatusCode, r.Header.Get("X-Load-Balancing-Endpoint-Weight"), body.LocalEndpoints}, nil
 }
 
-// wantHealth gives the port some time to open: the kernel's state is settled before.
+// wantHealth asks N.
 func (w way) wantHealth(want health) {
 	w.Helper()
+	w.wantHealthAt(w.addr(N), want)
+}
+
+// wantHealthAt gives the port some time to open: the kernel's state is settled before.
+func (w way) wantHealthAt(at netip.Addr, want health) {
+	w.Helper()
 	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(50 * time.Millisecond) {
-		got, err := w.health(X)
+		got, err := w.healthAt(X, at)
 		if err == nil && got == want {
 			return
 		}
 		if time.Now().After(deadline) {
-			w.Errorf("health port says %+v (%v), want %+v", got, err, want)
+			w.Errorf("health port at %v says %+v (%v), want %+v", at, got, err, want)
 			return
 		}
 	}

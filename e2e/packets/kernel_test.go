@@ -160,20 +160,7 @@ func TestStatement103ForeignRulesAreLeftAlone(t *testing.T) {
 func TestStatement106InputPolicyDrop(t *testing.T) {
 	s := begin(t)
 	v := s.service(service{endpoints: ready(L1, Rm), nodePort: true, loadBalancer: true})
-	for _, f := range testbed.Families() {
-		p, icmp := iptables(f), "icmp"
-		if f == IPv6 {
-			icmp = "ipv6-icmp" // neighbour discovery
-		}
-		t.Cleanup(func() {
-			s.run(p, "-P", "INPUT", "ACCEPT")
-			s.run(p, "-D", "INPUT", "-m", "conntrack", "--ctstate", "ESTABLISHED", "-j", "ACCEPT")
-			s.run(p, "-D", "INPUT", "-p", icmp, "-j", "ACCEPT")
-		})
-		s.run(p, "-A", "INPUT", "-m", "conntrack", "--ctstate", "ESTABLISHED", "-j", "ACCEPT")
-		s.run(p, "-A", "INPUT", "-p", icmp, "-j", "ACCEPT")
-		s.run(p, "-P", "INPUT", "DROP")
-	}
+	s.policyDrop("INPUT")
 	s.each(func(w way) {
 		w.from(c1).times(4).to(v.cluster(w)).reach(L1, Rm)
 		w.from(X).times(4).to(v.node(w, N)).reach(L1, Rm)

@@ -21,8 +21,12 @@ type counter int
 
 var lastNumber counter
 
-// lastServiceNumber keeps load balancer and external addresses apart.
-const lastServiceNumber = 127
+// Addresses for outside come from two ranges, each with half of them for load balancers
+// and half for external addresses.
+const (
+	lastServiceNumber = 254
+	ofOneRange        = 127
+)
 
 func (c *counter) next() int {
 	*c++
@@ -103,15 +107,27 @@ func (v *service) clusterIP(f testbed.Family) netip.Addr {
 }
 
 func (v *service) lbIP(f testbed.Family) netip.Addr {
-	return numbered(f, fmt.Sprintf("203.0.113.%d", v.number), fmt.Sprintf("fd20:113::1:%x", v.number))
+	n, v4 := v.outside()
+	return numbered(f, fmt.Sprintf("%s.%d", v4, n), fmt.Sprintf("fd20:113::1:%x", v.number))
 }
 
 func (v *service) externalIP(f testbed.Family) netip.Addr {
-	return numbered(f, fmt.Sprintf("203.0.113.%d", 255-v.number), fmt.Sprintf("fd20:113::2:%x", v.number))
+	n, v4 := v.outside()
+	return numbered(f, fmt.Sprintf("%s.%d", v4, 255-n), fmt.Sprintf("fd20:113::2:%x", v.number))
+}
+
+// outside is the Service's number in a range, and the range of IPv4 without its last part.
+func (v *service) outside() (n int, v4 string) {
+	if v.number > ofOneRange {
+		return v.number - ofOneRange, "198.51.100"
+	}
+	return v.number, "203.0.113"
 }
 
 // nodePortOf is the NodePort of a port; ports of one number have one NodePort.
-func (v *service) nodePortOf(port uint16) uint16 { return 30000 + uint16(v.number)*20 + port%20 }
+func (v *service) nodePortOf(port uint16) uint16 {
+	return 30000 + uint16((v.number-1)%ofOneRange+1)*20 + port%20
+}
 
 func numbered(f testbed.Family, v4, v6 string) netip.Addr {
 	if f == IPv4 {

@@ -173,7 +173,7 @@ func (n *Network) routeFrom(from hostSpec, f Family) error {
 func (n *Network) RouteServices(node string) error {
 	client, via := n.Host(Client), n.Host(node)
 	for _, f := range Families() {
-		for _, r := range []netip.Prefix{serviceRange.of(f), lbRange.of(f)} {
+		for _, r := range []netip.Prefix{serviceRange.of(f), lbRange.of(f), lbRange2.of(f)} {
 			if err := client.Route(r, "eth0", via.Addr(f)); err != nil {
 				return fmt.Errorf("services via %s: %w", node, err)
 			}

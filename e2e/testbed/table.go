@@ -14,7 +14,8 @@
 //	R3              10.244.3.10                fd44:0:0:3::10             pod on node-3
 //
 // Services are 10.96.0.0/16 and fd96::/108, load balancer and external addresses
-// 203.0.113.0/24 and fd20:113::/64; the client reaches both by way of node-1.
+// 203.0.113.0/24 and fd20:113::/64 (more: 198.51.100.0/24, fd20:114::/64); the client
+// reaches both by way of node-1.
 // The network between client and nodes is one bridge, on which 172.30.0.1 and
 // fd30::1 is the nodes' default gateway: it leads nowhere. Pods hang on the
 // bridge cbr0 of their node, but have no neighbour other than the node: all
@@ -81,6 +82,7 @@ func (p pair[T]) of(f Family) T {
 var (
 	serviceRange = prefixes("10.96.0.0/16", "fd96::/108")
 	lbRange      = prefixes("203.0.113.0/24", "fd20:113::/64")
+	lbRange2     = prefixes("198.51.100.0/24", "fd20:114::/64")
 	gateway      = addrs("172.30.0.1", "fd30::1")
 )
 

@@ -137,5 +137,11 @@ func TestCaseL5NodeLocal(t *testing.T) {
 		})
 		s.serve(N, w.proto, v.cluster(w))
 		w.from(c1).to(v.cluster(w)).reach(N)
+		for chain, side := range map[string]string{"PREROUTING": "-d", "OUTPUT": "-s"} { // as node-local DNS has it
+			rule := []string{chain, side, a.String(), "-j", "NOTRACK"}
+			s.run(iptables(w.f), append([]string{"-t", "raw", "-I"}, rule...)...)
+			w.Cleanup(func() { s.run(iptables(w.f), append([]string{"-t", "raw", "-D"}, rule...)...) })
+		}
+		w.from(c1).to(v.cluster(w)).reach(N)
 	})
 }
