@@ -95,7 +95,7 @@ func buildOn(ctx context.Context, options config.Options, log *slog.Logger, open
 	a.monitor = newMonitor(options, a.source, log)
 	a.proxier = proxier.New(proxier.Config{
 		NodeName:      options.NodeName,
-		Plan:          planConfig(options, a.hasScheduler),
+		Plan:          planConfig(options, a.hasScheduler, a.source.servers),
 		MinSyncPeriod: options.MinSyncPeriod,
 		MarkBase:      marks.Capture,
 		MarkBits:      uint8(bits.OnesCount32(marks.Index)),
@@ -116,9 +116,10 @@ func buildOn(ctx context.Context, options config.Options, log *slog.Logger, open
 	return a, nil
 }
 
-// planConfig are the choices for all Services.
-func planConfig(options config.Options, hasScheduler func(string) bool) plan.Config {
+// planConfig are the choices for all Services; servers are addresses of the API server.
+func planConfig(options config.Options, hasScheduler func(string) bool, servers []netip.AddrPort) plan.Config {
 	return plan.Config{
+		Reserved:     servers,
 		HasScheduler: hasScheduler,
 		Scheduler:    options.Scheduler, BindExternal: options.BindExternal,
 		NoExternalIPs: options.NoExternalIPs, AllowExternal: options.AllowExternalCIDRs,

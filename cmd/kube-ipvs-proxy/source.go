@@ -30,6 +30,8 @@ type source struct {
 	tell func(ctx context.Context)
 	// states say how the reading goes; nil without an API server.
 	states func() []watch.ResourceState
+	// servers are the addresses of the API server; nil without one.
+	servers []netip.AddrPort
 }
 
 // connect makes the client of the API server, nil when a folder takes its place. It
@@ -84,7 +86,21 @@ func openSource(ctx context.Context, options config.Options, log *slog.Logger) (
 		return nil, err
 	}
 	api.Store(read)
-	return &source{Source: read, problems: read.Problems, events: events, tell: events.Run, states: read.States}, nil
+	servers, err := serversOf(ctx, client)
+	if err != nil {
+		log.Warn("external addresses are not compared with the API server's", "err", err)
+	}
+	return &source{Source: read, problems: read.Problems, events: events, tell: events.Run, states: read.States, servers: servers}, nil
+}
+
+// resolveWait bounds the question for the API server's addresses: a start without a
+// resolver is not to wait for it.
+const resolveWait = 5 * time.Second
+
+func serversOf(ctx context.Context, client *watch.Client) ([]netip.AddrPort, error) {
+	ctx, cancel := context.WithTimeout(ctx, resolveWait)
+	defer cancel()
+	return client.Servers(ctx)
 }
 
 // openManifests begins to read a folder.

@@ -37,6 +37,10 @@ type membersOf func(b *builder, key ipvsutil.Key) []ipsetutil.Member
 // whether the port has the frontend.
 func (b *builder) external(p place, number uint16, port PortKey, chosen selection) bool {
 	key := keyOf(p.addr, number, port.Protocol)
+	if b.reserved(key) {
+		b.problem("frontend "+key.String(), "is where this node reaches the API server")
+		return false
+	}
 	f := Frontend{
 		Server: b.server(key), RealServers: chosen.cluster, Serving: chosen.serving,
 		Members: append(p.members(b, key), refusal(key, chosen)...),
@@ -53,6 +57,19 @@ func (b *builder) external(p place, number uint16, port PortKey, chosen selectio
 		}
 	}
 	return b.add(f)
+}
+
+// reserved tells a frontend that must stay with the API server; it would also be taken
+// from this process, which would then hear of no change any more.
+func (b *builder) reserved(key ipvsutil.Key) bool {
+	return key.Protocol == ipvsutil.TCP && slices.Contains(b.config.Reserved, key.Addr)
+}
+
+// bindsServer tells an address that the node would lose an API server by, if it were
+// bound; one that is the node's already would not be.
+func (b *builder) bindsServer(addr netip.Addr) bool {
+	return !slices.Contains(b.node.Addrs, addr) &&
+		slices.ContainsFunc(b.config.Reserved, func(r netip.AddrPort) bool { return r.Addr() == addr })
 }
 
 // add keeps one frontend a key. An address that the Service names twice (as

@@ -189,6 +189,10 @@ func (b *builder) place(places []place, addr netip.Addr, what string, of members
 		b.problem(what+" "+addr.String(), "is outside of the ranges that the node's operator allows")
 		return places
 	}
+	if b.config.BindExternal && b.bindsServer(addr) {
+		b.problem(what+" "+addr.String(), "is where this node reaches the API server, and binding takes all its ports")
+		return places
+	}
 	p := place{addr: addr, members: of}
 	switch {
 	case slices.Contains(b.node.Addrs, addr):

@@ -119,6 +119,10 @@ type Config struct {
 	// refused. Empty allows every address that can be served. An address of the node
 	// is served in any case, port by port.
 	AllowExternal []netip.Prefix
+	// Reserved are addresses and TCP ports that no external frontend may have: those at
+	// which this node reaches the API server. Whoever may write Services could otherwise
+	// cut every node off. A ClusterIP is served even if it is one of them.
+	Reserved []netip.AddrPort
 }
 
 // PortKey names one port of a Service in one family.

@@ -7,7 +7,9 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -58,6 +60,32 @@ func serverURLs(config *rest.Config) ([]*url.URL, error) {
 		return nil, errors.New("the address of the API server is empty")
 	}
 	return urls, nil
+}
+
+// Servers are the addresses at which the client reaches API servers, those by name as the
+// host's resolver knows them now. What cannot be resolved is left out, and told.
+func (c *Client) Servers(ctx context.Context) ([]netip.AddrPort, error) {
+	var found []netip.AddrPort
+	var errs []error
+	for _, u := range c.servers.urls {
+		port := u.Port()
+		if port == "" {
+			port = map[string]string{"https": "443", "http": "80"}[u.Scheme]
+		}
+		number, err := strconv.ParseUint(port, 10, 16)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("API server %s: port: %w", u.Host, err))
+			continue
+		}
+		addrs, err := net.DefaultResolver.LookupNetIP(ctx, "ip", u.Hostname())
+		if err != nil {
+			errs = append(errs, fmt.Errorf("API server %s: %w", u.Host, err))
+		}
+		for _, a := range addrs {
+			found = append(found, netip.AddrPortFrom(a.Unmap(), uint16(number)))
+		}
+	}
+	return found, errors.Join(errs...)
 }
 
 // RoundTrip sends a request to the present server, and to each other one until one
