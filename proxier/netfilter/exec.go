@@ -13,6 +13,10 @@ import (
 // nf_tables back end has no lock.
 const lockWait = 5
 
+// writeWait is the same for what the loop writes: changes of Services wait meanwhile, and
+// the loop tries again soon.
+const writeWait = 1
+
 // commandTimeout ends a program that hangs. It is longer than the wait for the lock.
 const commandTimeout = 15 * time.Second
 
@@ -57,7 +61,7 @@ func (p programs) list(ctx context.Context) (listing, error) {
 
 // write gives input to iptables-restore. Each table is changed at once or not at all.
 func (p programs) write(ctx context.Context, input string) error {
-	_, _, err := run(ctx, input, p.restore, "-w", strconv.Itoa(lockWait), "--noflush")
+	_, _, err := run(ctx, input, p.restore, "-w", strconv.Itoa(writeWait), "--noflush")
 	return err
 }
 

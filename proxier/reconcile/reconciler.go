@@ -143,8 +143,8 @@ func (r *Reconciler) take() ledger.Touched {
 // reachable without the entries that masquerade and filter its traffic, and no
 // address is bound before its servers. Down is the reverse.
 func (r *Reconciler) apply(ctx context.Context, report *Report, work *ledger.Touched) {
-	r.postpone(work)
 	r.leadToMarks(work)
+	r.postpone(work)
 	r.lingerChanges(ctx, report, work)
 	first, rest := r.split(*work)
 	if first.Len() > 0 {

@@ -27,6 +27,22 @@ const (
 	quietToReset = 20 * time.Second
 )
 
+// Rules that cannot be written are tried again each rulesRetry at the latest for
+// rulesPatience, since another program that holds the lock of the tables is soon done;
+// then as all else.
+const (
+	rulesRetry    = 800 * time.Millisecond
+	rulesPatience = time.Minute
+)
+
+// failed notes a look that failed.
+func (l *rules) failed(now time.Time) {
+	l.retry = l.retry.failed(now)
+	if soon := now.Add(rulesRetry); now.Sub(l.retry.since) < rulesPatience && soon.Before(l.retry.at) {
+		l.retry.at = soon
+	}
+}
+
 // RulesChanged has the rules looked at soon: somebody changed rules, which may be
 // ours. The first look is at once, those after it wait, so that a host whose rules
 // change all the time costs little.
@@ -69,7 +85,7 @@ func (r *Reconciler) ensureRules(ctx context.Context, report *Report) bool {
 		report.count("rules", "ensure", err)
 	}
 	if err != nil {
-		r.rules.retry = r.rules.retry.failed(now)
+		r.rules.failed(time.Now())
 		return r.rules.done
 	}
 	if changed && r.rules.done && !r.rules.others {
