@@ -32,13 +32,17 @@ type Sets interface {
 	Create(ctx context.Context, set Set) error
 	// Names lists all sets of the namespace, also foreign ones, in one request.
 	Names(ctx context.Context) ([]string, error)
-	// Sizes lists all sets of the namespace, also foreign ones, with the number of
-	// their members, in one request whose cost does not depend on those numbers.
-	Sizes(ctx context.Context) (map[string]int, error)
+	// Headers lists all sets of the namespace by name, also foreign ones, without
+	// their members, in one request whose cost does not depend on those.
+	Headers(ctx context.Context) (map[string]Header, error)
 	Do(ctx context.Context, changes []Change) []error
 	// Members lists one set: entry to mark (zero where the set has no marks, and
 	// StrangeMark where an entry carries what is never written here).
 	Members(ctx context.Context, set string) (map[Entry]uint32, error)
+	// Swap exchanges all but the names of two sets at one instant; also of sets that
+	// rules use, and the rules stay with the name. A missing one gives ErrNoSet, sets
+	// of different type or family ErrMismatch, one that is being listed ErrBusy.
+	Swap(ctx context.Context, a, b string) error
 	// Destroy removes a set; a missing one is no error, one that a rule uses gives ErrBusy.
 	Destroy(ctx context.Context, set string) error
 }

@@ -93,6 +93,9 @@ var templates = [kinds]template{
 	Refuse:                 {"KIPVS-REFUSE", HashIPPort, false},
 }
 
+// ownPrefix begins the names of sets that kube-proxy does not have.
+const ownPrefix = "KIPVS-"
+
 // maxNameLen is the kernel's limit (IPSET_MAXNAMELEN less the final zero).
 const maxNameLen = 31
 

@@ -84,7 +84,7 @@ func (p *Proxier) work(ctx context.Context) Summary {
 	conflicts, localOnly := p.ledger.Conflicts(), p.ledger.LocalOnly()
 	p.problems.conflicts(conflicts)
 	p.problems.localOnly(localOnly)
-	s.Conflicts, s.LocalOnly, s.Problems = len(conflicts), len(localOnly), p.problems.len()
+	s.Conflicts, s.LocalOnly, s.Problems = len(conflicts), len(localOnly), p.problems.count
 	return p.end(s, start)
 }
 
@@ -145,6 +145,9 @@ func (p *Proxier) tell(s Summary) {
 		p.log.Info("round", "dirty", s.Dirty, "ops", s.Ops, "failed", s.Failures,
 			"pending", s.Pending, "draining", s.Draining, "lingering", s.Lingering,
 			"planned", s.Planned.Round(time.Microsecond), "took", s.Took.Round(time.Microsecond))
+	}
+	for _, g := range s.Grown {
+		p.log.Warn("set made bigger", "set", g.Set, "members", g.Members, "from", g.From, "to", g.To)
 	}
 	if len(s.Repairs) > 0 {
 		p.log.Warn("repaired what others had changed", "objects", s.Repairs, "first", s.Repaired)

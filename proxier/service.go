@@ -44,17 +44,9 @@ type problems struct {
 	log       *slog.Logger
 	events    watch.Eventer
 	known     map[plan.ServiceName][]plan.Problem
+	count     int // of known
 	contested []ledger.Conflict
 	markless  []plan.ServiceName
-}
-
-// len counts the parts of Services that cannot be served.
-func (p *problems) len() int {
-	n := 0
-	for _, of := range p.known {
-		n += len(of)
-	}
-	return n
 }
 
 func newProblems(log *slog.Logger, events watch.Eventer) problems {
@@ -66,6 +58,7 @@ func newProblems(log *slog.Logger, events watch.Eventer) problems {
 
 func (p *problems) replace(name plan.ServiceName, now []plan.Problem) {
 	before := p.known[name]
+	p.count += len(now) - len(before)
 	for _, problem := range now {
 		if !slices.Contains(before, problem) {
 			p.tell(name, problem.Part, problem.Reason)

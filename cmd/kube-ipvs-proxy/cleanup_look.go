@@ -33,6 +33,7 @@ type cleaner struct {
 	notes     []string
 
 	setNames        []string
+	resized         []resized
 	bound, captured []netip.Addr
 	device          device
 	servers         []ipvsutil.VirtualServer
@@ -166,6 +167,12 @@ func (c *cleaner) lookSets(ctx context.Context) (map[string]map[ipsetutil.Entry]
 		if members[set.Name], err = c.sets.Members(ctx, set.Name); err != nil {
 			return nil, err
 		}
+		if header.Set.MaxElem != set.MaxElem {
+			c.resized = append(c.resized, resized{set: set, members: members[set.Name]})
+		}
+	}
+	if _, left := headers[ipsetutil.Spare]; left {
+		c.setNames = append(c.setNames, ipsetutil.Spare)
 	}
 	return members, nil
 }

@@ -42,7 +42,7 @@ func (c *cleaner) handoverSteps() []step {
 	return []step{
 		{notes: c.notes},
 		c.bindOnDevice(), c.withdraw(), c.deleteServers(marked),
-		c.release(), c.removePolicyRules(), c.destroySets(own), c.releasePorts(),
+		c.release(), c.removePolicyRules(), c.resizeSets(), c.destroySets(own), c.releasePorts(),
 	}
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"net/netip"
 	"slices"
@@ -27,6 +28,7 @@ type monitor struct {
 	log     *slog.Logger
 	// counted is when the inventory was last taken.
 	counted time.Time
+	start   afterStart
 	// triggers are the causes of changes that are not in the kernel yet; the loop's.
 	triggers []watch.Trigger
 }
@@ -99,8 +101,13 @@ func (m *monitor) ended(s proxier.Summary) {
 	for kind, n := range s.Repairs {
 		m.Repairs(kind, n)
 	}
+	for _, g := range s.Grown {
+		m.source.events.Node(watch.Normal, "IPSetGrown", "ProgramService",
+			fmt.Sprintf("ipset %s is made for %d entries, no longer %d: it is to hold %d", g.Set, g.To, g.From, g.Members))
+	}
 	if s.Complete() {
 		m.programmed(time.Now())
+		m.start.complete()
 	}
 	m.eligible()
 	if s.Dirty > 0 {
@@ -117,15 +124,12 @@ func (m *monitor) eligible() {
 }
 
 func (m *monitor) updateChecks() {
-	checks := map[health.ServiceName]health.Check{}
-	for name, check := range m.proxier.HealthChecks() {
-		checks[health.ServiceName(name)] = health.Check(check)
+	for name, check := range m.proxier.TakeHealthChanges() {
+		m.checks.Set(health.ServiceName(name), health.Check(check))
 	}
-	m.checks.Update(checks)
 }
 
-// inventoryPeriod bounds how often all that is desired is counted: a round costs
-// what changed, not what exists.
+// inventoryPeriod bounds how often the metrics learn how much there is.
 const inventoryPeriod = 10 * time.Second
 
 func (m *monitor) count() {
@@ -136,7 +140,7 @@ func (m *monitor) count() {
 	i := m.proxier.Inventory()
 	m.SetInventory(health.Inventory{
 		Services: i.Services, VirtualServers: i.VirtualServers, RealServers: i.RealServers,
-		BoundAddresses: i.Bound, CapturedAddresses: i.Captured, SetMembers: i.SetMembers,
+		BoundAddresses: i.Bound, CapturedAddresses: i.Captured, SetMembers: i.Members, SetSizes: i.SetSizes,
 	})
 }
 

@@ -142,7 +142,7 @@ func observeSets(ctx context.Context, o *explain.Observed) error {
 		switch {
 		case !there:
 			continue
-		case header.Set != set:
+		case !header.Serves(set):
 			o.Mismatched[set.Name] = describeSet(header.Set)
 		}
 		if header.Set.Type == set.Type {

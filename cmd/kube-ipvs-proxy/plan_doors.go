@@ -47,6 +47,7 @@ var verbs = map[ipvsutil.Verb]string{
 	ipvsutil.CreateRealServer: "create", ipvsutil.UpdateRealServer: "update", ipvsutil.DeleteRealServer: "delete",
 }
 
+// noteSets notes of a set that is made anew only that it is.
 type noteSets struct {
 	ipsetutil.Sets
 	notes *notebook
@@ -54,8 +55,14 @@ type noteSets struct {
 
 // Create implements ipsetutil.Sets.
 func (d noteSets) Create(_ context.Context, set ipsetutil.Set) error {
-	d.notes.add("set", "create", "set "+set.Name+" "+string(set.Type))
+	d.set("create", set.Name, " "+string(set.Type))
 	return nil
+}
+
+func (d noteSets) set(verb, name, more string) {
+	if name != ipsetutil.Spare {
+		d.notes.add("set", verb, "set "+name+more)
+	}
 }
 
 // Do implements ipsetutil.Sets.
@@ -65,14 +72,22 @@ func (d noteSets) Do(_ context.Context, changes []ipsetutil.Change) []error {
 		if c.Delete {
 			verb = "delete"
 		}
-		d.notes.add("set entry", verb, "entry "+c.Member.String())
+		if c.Member.Set != ipsetutil.Spare {
+			d.notes.add("set entry", verb, "entry "+c.Member.String())
+		}
 	}
+	return nil
+}
+
+// Swap implements ipsetutil.Sets.
+func (d noteSets) Swap(_ context.Context, _, set string) error {
+	d.set("replace", set, " by one made anew, with the same entries")
 	return nil
 }
 
 // Destroy implements ipsetutil.Sets.
 func (d noteSets) Destroy(_ context.Context, set string) error {
-	d.notes.add("set", "destroy", "set "+set)
+	d.set("destroy", set, "")
 	return nil
 }
 

@@ -73,6 +73,7 @@ const startAction = "StartKubeProxy"
 // run builds the agent and lets it work until the context ends; follower takes care
 // of changes of the configuration file.
 func run(ctx context.Context, options config.Options, log *slog.Logger, follower *follower) error {
+	thrift()
 	if _, err := connect(options); err != nil {
 		return err
 	}

@@ -98,8 +98,8 @@ type noSets struct{ ipsetutil.Sets }
 // Names implements ipsetutil.Sets.
 func (noSets) Names(context.Context) ([]string, error) { return nil, nil }
 
-// Sizes implements ipsetutil.Sets.
-func (noSets) Sizes(context.Context) (map[string]int, error) { return nil, nil }
+// Headers implements ipsetutil.Sets.
+func (noSets) Headers(context.Context) (map[string]ipsetutil.Header, error) { return nil, nil }
 
 // again plans what the source has now.
 func (s *scene) again(ctx context.Context) (err error) {

@@ -40,6 +40,25 @@ func TestHelpOfTheTools(t *testing.T) {
 	}
 }
 
+// TestCleanupKeepsWhatFits: of a set that has outgrown kube-proxy's, as many entries
+// as it can have.
+func TestCleanupKeepsWhatFits(t *testing.T) {
+	set := ipsetutil.IPVSIPs.For(false)
+	set.MaxElem = 2
+	r := resized{set: set, members: map[ipsetutil.Entry]uint32{}}
+	for _, a := range []string{"10.96.0.3", "10.96.0.1", "10.96.0.2"} {
+		r.members[ipsetutil.Entry{Addr: netip.MustParseAddr(a)}] = 0
+	}
+	want := map[ipsetutil.Entry]uint32{{Addr: netip.MustParseAddr("10.96.0.1")}: 0, {Addr: netip.MustParseAddr("10.96.0.2")}: 0}
+	if got := r.fitting(); !maps.Equal(got, want) {
+		t.Errorf("%v fit, want %v", got, want)
+	}
+	notes := (&cleaner{resized: []resized{r}}).resizeSets().notes
+	if len(notes) != 1 || !strings.Contains(notes[0], "set KUBE-IPVS-IPS loses 1 of its entries") {
+		t.Errorf("said %q", notes)
+	}
+}
+
 func TestToolsRefuse(t *testing.T) {
 	for _, test := range []struct{ args, want string }{
 		{"list -o yaml", `-o "yaml": must be one of`},
@@ -199,6 +218,9 @@ func TestCleanupOrder(t *testing.T) {
 	}
 	want = "bind to kube-ipvs0 10.96.0.11\nremove chain IPv4 nat KUBE-SERVICES\ndelete virtual server fwm 3 (IPv4)\n" +
 		"release 203.0.113.7\ndelete IPv4 fwmark\ndestroy set KIPVS-CAPTURE\n"
+	small := ipsetutil.ClusterIP.For(false)
+	c.resized = []resized{{set: small}, {set: ipsetutil.Refuse.For(false)}}
+	want = strings.Replace(want, "destroy", "make anew with kube-proxy's size set KUBE-CLUSTER-IP\ndestroy", 1)
 	if diff := cmp.Diff(want, show(c.handoverSteps())); diff != "" {
 		t.Error(diff)
 	}

@@ -2,7 +2,6 @@ package conformance
 
 import (
 	"fmt"
-	"maps"
 	"net/netip"
 	"testing"
 
@@ -31,36 +30,6 @@ func testMembersOfEachType(t *testing.T, s ipsetutil.Sets) {
 		wantMembers(t, s, set.Name, want)
 		do(t, s, deletes[1:]...)
 		wantMembers(t, s, set.Name, map[ipsetutil.Entry]uint32{adds[0].Member.Entry: adds[0].Mark})
-	}
-}
-
-func testSizes(t *testing.T, s ipsetutil.Sets) {
-	frontends, ports := ipsetutil.ClusterIP.For(true), ipsetutil.NodePortTCP.For(false)
-	create(t, s, frontends, ports)
-	sizes := func() map[string]int {
-		got, err := s.Sizes(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return got
-	}
-	if got, want := sizes(), (map[string]int{frontends.Name: 0, ports.Name: 0}); !maps.Equal(got, want) {
-		t.Errorf("empty sets: %v, want %v", got, want)
-	}
-	port := func(n uint16) ipsetutil.Member {
-		return ipsetutil.Member{Set: ports.Name, Entry: ipsetutil.Entry{Port: n}}
-	}
-	do(t, s, ipsetutil.Change{Member: port(80)}, ipsetutil.Change{Member: port(443)},
-		ipsetutil.Change{Member: port(80)}, ipsetutil.Change{Member: ipsetutil.Member{
-			Set:   frontends.Name,
-			Entry: ipsetutil.Entry{Addr: netip.MustParseAddr("fd00::1"), Protocol: 6, Port: 443},
-		}})
-	if got, want := sizes(), (map[string]int{frontends.Name: 1, ports.Name: 2}); !maps.Equal(got, want) {
-		t.Errorf("after adding: %v, want %v", got, want)
-	}
-	do(t, s, ipsetutil.Change{Delete: true, Member: port(443)})
-	if got, want := sizes(), (map[string]int{frontends.Name: 1, ports.Name: 1}); !maps.Equal(got, want) {
-		t.Errorf("after deleting: %v, want %v", got, want)
 	}
 }
 

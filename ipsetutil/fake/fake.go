@@ -62,16 +62,38 @@ func (f *Fake) Names(ctx context.Context) (names []string, err error) {
 	return names, err
 }
 
-// Sizes returns the number of members of every set.
-func (f *Fake) Sizes(ctx context.Context) (sizes map[string]int, err error) {
-	err = f.request(ctx, "list", "sizes", func() error {
-		sizes = make(map[string]int, len(f.sets))
+// Headers lists all sets without their members. Hash sizes are not told.
+func (f *Fake) Headers(ctx context.Context) (headers map[string]ipsetutil.Header, err error) {
+	err = f.request(ctx, "list", "headers", func() error {
+		headers = make(map[string]ipsetutil.Header, len(f.sets))
 		for name, s := range f.sets {
-			sizes[name] = len(s.marks)
+			h := ipsetutil.Header{Set: s.Set, Entries: uint32(len(s.marks))}
+			if s.inUse {
+				h.References = 1
+			}
+			headers[name] = h
 		}
 		return nil
 	})
-	return sizes, err
+	return headers, err
+}
+
+// Swap exchanges two sets; that rules use one stays with the name.
+func (f *Fake) Swap(ctx context.Context, a, b string) error {
+	return f.request(ctx, "swap", a+" "+b, func() error {
+		one, ok := f.sets[a]
+		other, too := f.sets[b]
+		switch {
+		case !ok || !too:
+			return ipsetutil.ErrNoSet
+		case one.Type != other.Type || one.Family != other.Family:
+			return ipsetutil.ErrMismatch
+		}
+		one.Name, other.Name = b, a
+		one.inUse, other.inUse = other.inUse, one.inUse
+		f.sets[a], f.sets[b] = other, one
+		return nil
+	})
 }
 
 // Members lists one set, see ipsetutil.Sets. The map is the caller's own.

@@ -110,7 +110,7 @@ func (c *Conn) create(ctx context.Context, s ipsetutil.Set) error {
 	if err != nil {
 		return err
 	}
-	if h.Set != s {
+	if h.Set != s || h.Strange {
 		return ipsetutil.ErrMismatch
 	}
 	return nil
@@ -129,8 +129,7 @@ func (c *Conn) Destroy(ctx context.Context, name string) error {
 	return fail(opDestroy, name, "", err)
 }
 
-// Swap exchanges the members of two sets at one instant; also of sets that rules
-// use. A missing one gives ErrNoSet, sets of different type or family ErrMismatch.
+// Swap exchanges two sets, see ipsetutil.Sets.
 func (c *Conn) Swap(ctx context.Context, a, b string) error {
 	err := c.execute(ctx, netlink.Request{Type: cmdSwap, Body: encodeSwap(a, b)})
 	if err != nil {
@@ -164,20 +163,6 @@ func (c *Conn) Names(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// Sizes returns the number of members of every set, see ipsetutil.Sets. A kernel
-// older than 4.9 does not tell it, and zero is returned.
-func (c *Conn) Sizes(ctx context.Context) (map[string]int, error) {
-	headers, err := c.Headers(ctx)
-	if err != nil {
-		return nil, err
-	}
-	sizes := make(map[string]int, len(headers))
-	for name, h := range headers {
-		sizes[name] = int(h.Entries)
-	}
-	return sizes, nil
-}
-
 // Members lists one set, see ipsetutil.Sets. An entry that carries what is never
 // written here has ipsetutil.StrangeMark. Sets of types that ipsetutil does not
 // have can't be listed.
@@ -193,9 +178,9 @@ func (c *Conn) Members(ctx context.Context, name string) (map[ipsetutil.Entry]ui
 	return members, nil
 }
 
-// Headers returns the parameters and sizes of all sets by name, in one request.
-func (c *Conn) Headers(ctx context.Context) (map[string]Header, error) {
-	headers := map[string]Header{}
+// Headers lists all sets without their members, see ipsetutil.Sets.
+func (c *Conn) Headers(ctx context.Context) (map[string]ipsetutil.Header, error) {
+	headers := map[string]ipsetutil.Header{}
 	err := c.list(ctx, "", flagListHeaders, func(body []byte) error {
 		h, err := decodeHeader(body)
 		headers[h.Set.Name] = h
@@ -209,17 +194,17 @@ func (c *Conn) Headers(ctx context.Context) (map[string]Header, error) {
 
 // Header returns the parameters and the size of one set without listing it. A
 // missing set gives ErrNoSet.
-func (c *Conn) Header(ctx context.Context, name string) (h Header, err error) {
+func (c *Conn) Header(ctx context.Context, name string) (h ipsetutil.Header, err error) {
 	if name == "" {
 		return h, fail(opList, name, "", ipsetutil.ErrInvalid)
 	}
 	if h, err = c.header(ctx, name); err != nil {
-		return Header{}, fail(opList, name, "", err)
+		return ipsetutil.Header{}, fail(opList, name, "", err)
 	}
 	return h, nil
 }
 
-func (c *Conn) header(ctx context.Context, name string) (h Header, err error) {
+func (c *Conn) header(ctx context.Context, name string) (h ipsetutil.Header, err error) {
 	err = c.list(ctx, name, flagListHeaders, func(body []byte) (err error) {
 		h, err = decodeHeader(body)
 		return err

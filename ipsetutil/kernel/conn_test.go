@@ -21,17 +21,23 @@ import (
 func TestCreateMismatchOfExtensions(t *testing.T) {
 	c := open(t)
 	for name, option := range map[string][]string{
-		"A": {"timeout", "60"}, "B": {"counters"}, "C": {"skbinfo"}, "D": {"comment"},
+		"A": {"timeout", "60"}, "B": {"counters"}, "C": {"skbinfo"}, "D": {"comment"}, "G": {"forceadd"},
 	} {
 		command(t, "ipset", append([]string{"create", name, "hash:ip,port"}, option...)...)
 		s := ipsetutil.Set{Name: name, Type: ipsetutil.HashIPPort, Family: ipsetutil.IPv4, MaxElem: 65536}
 		if err := c.Create(t.Context(), s); !errors.Is(err, ipsetutil.ErrMismatch) {
 			t.Errorf("over a set with %v: %v, want ErrMismatch", option, err)
 		}
+		if h, err := c.Header(t.Context(), name); err != nil || h.Serves(s) || !h.Swappable(s) {
+			t.Errorf("a set with %v serves for one without: %+v, error %v", option, h, err)
+		}
 	}
 	command(t, "ipset", "create", "E", "bitmap:port", "range", "0-1000")
 	if err := c.Create(t.Context(), ipsetutil.Set{Name: "E", Type: ipsetutil.BitmapPort}); !errors.Is(err, ipsetutil.ErrMismatch) {
 		t.Errorf("over a bitmap of another range: %v", err)
+	}
+	if h, err := c.Header(t.Context(), "E"); err != nil || !h.Strange {
+		t.Errorf("header of a bitmap of another range: %+v, error %v", h, err)
 	}
 	command(t, "ipset", "create", "F", "hash:ip,port", "hashsize", "64")
 	s := ipsetutil.Set{Name: "F", Type: ipsetutil.HashIPPort, Family: ipsetutil.IPv4, MaxElem: 65536}
@@ -53,7 +59,7 @@ func TestHeaders(t *testing.T) {
 		t.Errorf("%d headers of %d sets", len(headers), len(all))
 	}
 	for _, s := range all {
-		want := Header{Set: s, Entries: 3}
+		want := ipsetutil.Header{Set: s, Entries: 3}
 		if s.Type != ipsetutil.BitmapPort {
 			want.HashSize = hashSize
 		}

@@ -13,6 +13,16 @@ import (
 // it as the set fills.
 const hashSize = 1024
 
+// buckets is the initial number of buckets of a set. One that is bigger than
+// kube-proxy's is about to be filled: it begins with what it will need, so that the
+// kernel does not have to make its table anew again and again meanwhile.
+func buckets(maxElem uint32) uint32 {
+	if maxElem <= 65536 {
+		return hashSize
+	}
+	return maxElem / 8
+}
+
 // wholeMark is the mask of a mark that replaces all bits.
 const wholeMark = 0xffffffff
 
@@ -55,7 +65,7 @@ func encodeCreate(s ipsetutil.Set, revision uint8) []byte {
 		a.U16BE(dataPort|ordered, 0)
 		a.U16BE(dataPortTo|ordered, 65535)
 	} else {
-		a.U32BE(dataHashSize|ordered, hashSize)
+		a.U32BE(dataHashSize|ordered, buckets(s.MaxElem))
 		a.U32BE(dataMaxElem|ordered, s.MaxElem)
 	}
 	if s.Marks {

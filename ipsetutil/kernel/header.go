@@ -7,19 +7,9 @@ import (
 	"kube-ipvs-proxy/ipvsutil/netlink"
 )
 
-// Header is what the kernel says of a set without listing it.
-type Header struct {
-	// Set is as it was created; of a foreign set Type may be any text.
-	Set      ipsetutil.Set
-	HashSize uint32 // now; zero for bitmaps
-	// Entries is the number of members; zero where the kernel is older than 4.9.
-	Entries    uint32
-	References uint32 // rules and sets that refer to it
-}
-
 // decodeHeader reads the header of a set out of a part of a list. Later parts of
 // a big set have the name alone.
-func decodeHeader(body []byte) (h Header, err error) {
+func decodeHeader(body []byte) (h ipsetutil.Header, err error) {
 	b, err := attributes(body)
 	if err != nil {
 		return h, err
@@ -40,7 +30,7 @@ func decodeHeader(body []byte) (h Header, err error) {
 			}
 			h.Set.Family = decodeFamily(n)
 		case attrData:
-			if err := h.readData(a.Data); err != nil {
+			if err := readData(&h, a.Data); err != nil {
 				return h, err
 			}
 		}
@@ -58,8 +48,12 @@ func decodeFamily(n uint8) ipsetutil.Family {
 	return ipsetutil.FamilyNone
 }
 
+// strangeFlags are those of sets that are never made here: counters, comments, an
+// order to throw entries out of a full set.
+const strangeFlags = flagCounters | flagComment | flagForceAdd
+
 // readData reads the parameters.
-func (h *Header) readData(b []byte) error {
+func readData(h *ipsetutil.Header, b []byte) error {
 	for a, err := range netlink.Parse(b) {
 		if err != nil {
 			return err
@@ -77,10 +71,26 @@ func (h *Header) readData(b []byte) error {
 			var flags uint32
 			flags, err = a.U32BE()
 			h.Set.Marks = flags&flagSKBInfo != 0
+			h.Strange = h.Strange || flags&strangeFlags != 0
+		case dataPort, dataPortTo:
+			err = readPort(h, a)
+		case dataTimeout, dataNetmask, dataMarkMask, dataBitmask:
+			h.Strange = true
 		}
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// readPort reads a border of a bitmap's ports.
+func readPort(h *ipsetutil.Header, a netlink.Attribute) error {
+	port, err := a.U16BE()
+	whole := uint16(0)
+	if a.Type == dataPortTo {
+		whole = 65535
+	}
+	h.Strange = h.Strange || port != whole
+	return err
 }

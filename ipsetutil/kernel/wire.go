@@ -55,8 +55,12 @@ const (
 	dataLine     = 9
 	dataMark     = 10
 	// Parameters of a set.
+	dataTimeout    = 6
+	dataMarkMask   = 11
+	dataBitmask    = 12
 	dataHashSize   = 18
 	dataMaxElem    = 19
+	dataNetmask    = 20
 	dataEntries    = 24
 	dataReferences = 25
 	// Parts of an entry, in the same range of numbers.
@@ -83,8 +87,11 @@ const (
 
 // Flags of a set or entry (dataFlags).
 const (
-	flagNoMatch = 1 << 2
-	flagSKBInfo = 1 << 6
+	flagNoMatch  = 1 << 2
+	flagCounters = 1 << 3
+	flagComment  = 1 << 4
+	flagForceAdd = 1 << 5
+	flagSKBInfo  = 1 << 6
 )
 
 // ordered marks an attribute as being in network byte order, which ipset requires

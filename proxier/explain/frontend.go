@@ -44,7 +44,7 @@ func KindOf(desired *ledger.Ledger, key ipvsutil.Key) Kind {
 		return LoadBalancer
 	case in(ipsetutil.ExternalIP, ipsetutil.ExternalIPLocal):
 		return ExternalIP
-	case desired.HealthChecks()[server.Owner].Port == key.Addr.Port() && len(server.RealServers) == 1 && in(ipsetutil.Capture):
+	case desired.HealthCheck(server.Owner).Port == key.Addr.Port() && len(server.RealServers) == 1 && in(ipsetutil.Capture):
 		return HealthCheck
 	}
 	return NodePort

@@ -17,6 +17,8 @@ type Inventory struct {
 	BoundAddresses, CapturedAddresses [2]int
 	// SetMembers counts the members of each of our sets.
 	SetMembers map[string]int
+	// SetSizes are the most members that each of them that is a hash can hold now.
+	SetSizes map[string]uint32
 	// NoLocalInternal and NoLocalExternal count, for IPv4 and IPv6, the ports of
 	// Services whose internal or external traffic policy is Local and that have
 	// endpoints, but none on this node.
@@ -25,7 +27,7 @@ type Inventory struct {
 
 // SetInventory says how much there is now.
 func (m *Monitor) SetInventory(i Inventory) {
-	i.SetMembers = maps.Clone(i.SetMembers)
+	i.SetMembers, i.SetSizes = maps.Clone(i.SetMembers), maps.Clone(i.SetSizes)
 	m.inventory.mu.Lock()
 	defer m.inventory.mu.Unlock()
 	m.inventory.now = i
@@ -36,7 +38,7 @@ func (m *Monitor) SetInventory(i Inventory) {
 type inventoryCollector struct {
 	families []Family
 
-	services, virtual, real, bound, captured, members, noLocal *prometheus.Desc
+	services, virtual, real, bound, captured, members, sizes, noLocal *prometheus.Desc
 
 	mu  sync.Mutex
 	now Inventory
@@ -54,6 +56,7 @@ func newInventoryCollector(families []Family) *inventoryCollector {
 		bound:    desc(ownPrefix+"bound_addresses", "Addresses that are bound to the device.", labelFamily),
 		captured: desc(ownPrefix+"captured_addresses", "Addresses that are captured port by port.", labelFamily),
 		members:  desc(ownPrefix+"set_members", "Members that an ipset should have.", "set"),
+		sizes:    desc(ownPrefix+"set_max_members", "Members that an ipset can hold; it is made bigger before it is full.", "set"),
 		noLocal: desc("kubeproxy_sync_proxy_rules_no_local_endpoints_total",
 			"Ports with traffic policy Local that have endpoints, but none on this node.",
 			"traffic_policy", labelFamily),
@@ -62,7 +65,7 @@ func newInventoryCollector(families []Family) *inventoryCollector {
 
 // Describe is part of prometheus.Collector.
 func (c *inventoryCollector) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.services, c.virtual, c.real, c.bound, c.captured, c.members, c.noLocal} {
+	for _, d := range []*prometheus.Desc{c.services, c.virtual, c.real, c.bound, c.captured, c.members, c.sizes, c.noLocal} {
 		to <- d
 	}
 }
@@ -87,5 +90,8 @@ func (c *inventoryCollector) Collect(to chan<- prometheus.Metric) {
 	}
 	for set, count := range now.SetMembers {
 		tell(c.members, count, set)
+	}
+	for set, size := range now.SetSizes {
+		tell(c.sizes, int(size), set)
 	}
 }

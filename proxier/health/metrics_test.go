@@ -90,6 +90,7 @@ func used() *Monitor {
 		Services: 9, VirtualServers: [2]int{10, 11}, RealServers: [2]int{12, 13},
 		BoundAddresses: [2]int{14, 15}, CapturedAddresses: [2]int{16, 17},
 		SetMembers:      map[string]int{"KUBE-CLUSTER-IP": 18},
+		SetSizes:        map[string]uint32{"KUBE-CLUSTER-IP": 19},
 		NoLocalInternal: [2]int{19, 20}, NoLocalExternal: [2]int{21, 22},
 	})
 	m.RESTRequest("200", "GET", "api:6443")
@@ -143,6 +144,7 @@ kube_ipvs_proxy_rounds_total counter result
 kube_ipvs_proxy_seconds_since_last_event gauge
 kube_ipvs_proxy_service_problems gauge
 kube_ipvs_proxy_services gauge
+kube_ipvs_proxy_set_max_members gauge set
 kube_ipvs_proxy_set_members gauge set
 kube_ipvs_proxy_virtual_servers gauge ip_family
 `
@@ -264,6 +266,7 @@ func TestValuesArrive(t *testing.T) {
 		`kube_ipvs_proxy_bound_addresses{ip_family="IPv6"}`:                                               15,
 		`kube_ipvs_proxy_captured_addresses{ip_family="IPv4"}`:                                            16,
 		`kube_ipvs_proxy_set_members{set="KUBE-CLUSTER-IP"}`:                                              18,
+		`kube_ipvs_proxy_set_max_members{set="KUBE-CLUSTER-IP"}`:                                          19,
 		`kube_ipvs_proxy_healthy`:                                                                         1,
 		`kube_ipvs_proxy_oldest_pending_seconds`:                                                          0,
 	} {

@@ -101,6 +101,9 @@ func (l *Ledger) Claimed(name plan.ServiceName) Touched {
 	return t
 }
 
+// HealthCheck returns the health check of a Service; the zero value when it has none.
+func (l *Ledger) HealthCheck(name plan.ServiceName) plan.HealthCheck { return l.health[name] }
+
 // HealthChecks returns the health checks of all Services that have one.
 func (l *Ledger) HealthChecks() map[plan.ServiceName]plan.HealthCheck { return maps.Clone(l.health) }
 

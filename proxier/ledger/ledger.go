@@ -78,7 +78,10 @@ type Ledger struct {
 	bound     map[netip.Addr]int
 	captured  map[netip.Addr]int
 	health    map[plan.ServiceName]plan.HealthCheck
-	marks     *marks
+	// healthChanges are the Services whose health check changed.
+	healthChanges map[plan.ServiceName]bool
+	marks         *marks
+	counts        Counts
 }
 
 type claims struct {
@@ -117,6 +120,9 @@ func New(markBase uint32, markBits uint8) *Ledger {
 		captured:  map[netip.Addr]int{},
 		health:    map[plan.ServiceName]plan.HealthCheck{},
 		marks:     newMarks(markBase, markBits),
+		counts:    Counts{Members: map[string]int{}},
+
+		healthChanges: map[plan.ServiceName]bool{},
 	}
 }
 
@@ -130,8 +136,8 @@ func (l *Ledger) Replace(owner Owner, now plan.Claims) Touched {
 	l.assignMarks(owner, now.ShortCircuits, led)
 	l.enterFrontends(t, owner, before, now)
 	l.enterShortCircuits(t, owner, now, led)
-	count(l.bound, t.bound, now.Bound, before.Bound)
-	count(l.captured, t.captured, now.Captured, before.Captured)
+	count(l.bound, t.bound, &l.counts.Bound, now.Bound, before.Bound)
+	count(l.captured, t.captured, &l.counts.Captured, now.Captured, before.Captured)
 	for _, m := range now.Members {
 		l.hold(t, m, 0)
 	}
@@ -142,10 +148,7 @@ func (l *Ledger) Replace(owner Owner, now plan.Claims) Touched {
 	if isNothing(now) {
 		delete(l.claims, owner.Name)
 	}
-	l.health[owner.Name] = now.HealthCheck
-	if now.HealthCheck.Port == 0 {
-		delete(l.health, owner.Name)
-	}
+	l.setHealth(owner.Name, now.HealthCheck)
 	return t.touched()
 }
 
@@ -198,7 +201,7 @@ func (l *Ledger) contest(t *tracker, key ipvsutil.Key, name plan.ServiceName, cl
 		l.contests[key] = now
 	} else {
 		delete(l.contests, key)
-		delete(l.servers, key)
+		l.dropServer(key)
 	}
 	if len(old) > 0 {
 		l.leave(t, old[0])
@@ -212,11 +215,11 @@ func (l *Ledger) contest(t *tracker, key ipvsutil.Key, name plan.ServiceName, cl
 
 func (l *Ledger) enter(t *tracker, c claimant) {
 	key := c.frontend.Server.Key
-	l.servers[key] = Server{
+	l.putServer(key, Server{
 		VirtualServer: c.frontend.Server, RealServers: c.frontend.RealServers,
 		Serving: c.frontend.Serving, DrainTimeout: c.drain,
 		Owner: c.owner.Name, Protocol: key.Protocol,
-	}
+	})
 	for _, m := range c.frontend.Members {
 		l.hold(t, m, 0)
 	}
@@ -270,11 +273,11 @@ func (l *Ledger) enterShortCircuits(t *tracker, owner Owner, now plan.Claims, le
 		}
 		s.Server.Key = ipvsutil.MarkKey(mark, s.Port.IPv6)
 		t.server(s.Server.Key)
-		l.servers[s.Server.Key] = Server{
+		l.putServer(s.Server.Key, Server{
 			VirtualServer: s.Server, RealServers: s.RealServers, Owner: owner.Name,
 			Serving: s.Serving, DrainTimeout: now.DrainTimeout,
 			Protocol: s.Port.Protocol, Frontends: led[s.Port],
-		}
+		})
 	}
 }
 
@@ -292,7 +295,7 @@ func (l *Ledger) leaveShortCircuits(t *tracker, owner Owner, before, now []plan.
 		if mark := l.marks.free(markOwner{owner.Name, s.Port}); mark != 0 {
 			key := ipvsutil.MarkKey(mark, s.Port.IPv6)
 			t.server(key)
-			delete(l.servers, key)
+			l.dropServer(key)
 		}
 	}
 }
@@ -300,7 +303,9 @@ func (l *Ledger) leaveShortCircuits(t *tracker, owner Owner, before, now []plan.
 func (l *Ledger) hold(t *tracker, m ipsetutil.Member, mark uint32) {
 	t.member(m)
 	h := l.members[m]
-	h.holders++
+	if h.holders++; h.holders == 1 {
+		l.countMember(m, 1)
+	}
 	if mark != 0 {
 		h.mark = mark
 	}
@@ -313,21 +318,25 @@ func (l *Ledger) release(t *tracker, m ipsetutil.Member) {
 	h.holders--
 	if h.holders <= 0 {
 		delete(l.members, m)
+		l.countMember(m, -1)
 		return
 	}
 	l.members[m] = h
 }
 
 // count adds one holder for each address wanted now, then takes away those of before.
-func count(holders map[netip.Addr]int, touch map[netip.Addr]bool, now, before []netip.Addr) {
+func count(holders map[netip.Addr]int, touch map[netip.Addr]bool, sum *[2]int, now, before []netip.Addr) {
 	for _, a := range now {
 		note(touch, a, holders[a] > 0)
-		holders[a]++
+		if holders[a]++; holders[a] == 1 {
+			sum[family(a.Is6())]++
+		}
 	}
 	for _, a := range before {
 		note(touch, a, holders[a] > 0)
 		if holders[a]--; holders[a] <= 0 {
 			delete(holders, a)
+			sum[family(a.Is6())]--
 		}
 	}
 }

@@ -77,6 +77,9 @@ func checkStep(l *Ledger, m model, before snapshot, touched Touched) error {
 	if diff := cmp.Diff(m.text(), l.text()); diff != "" {
 		return fmt.Errorf("desired differs from the claims (-claims +ledger):\n%s", diff)
 	}
+	if diff := cmp.Diff(l.walked(), l.Counts()); diff != "" {
+		return fmt.Errorf("the counts differ from what there is (-there +counted):\n%s", diff)
+	}
 	if diff := cmp.Diff(m.conflicts(), l.conflictText()); diff != "" {
 		return fmt.Errorf("conflicts (-claims +ledger):\n%s", diff)
 	}

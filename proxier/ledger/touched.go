@@ -36,8 +36,11 @@ func (t Touched) Len() int {
 }
 
 func merged[K comparable](into, from map[K]struct{}) map[K]struct{} {
-	if into == nil {
-		into = make(map[K]struct{}, len(from))
+	switch {
+	case len(from) == 0:
+		return into
+	case len(into) == 0:
+		return maps.Clone(from) // at the start it is all that there is
 	}
 	maps.Copy(into, from)
 	return into

@@ -128,6 +128,9 @@ func (r *Reconciler) change(ctx context.Context, report *Report, changes []ipset
 		return
 	}
 	slices.SortFunc(changes, compareChanges)
+	if !changes[0].Delete {
+		r.grow(ctx, report, changes)
+	}
 	errs := r.doors.Sets.Do(ctx, changes)
 	for i, c := range changes {
 		var err error
@@ -163,14 +166,7 @@ func compareChanges(a, b ipsetutil.Change) int {
 		order = -order
 	}
 	return cmp.Or(
-		order, strings.Compare(a.Member.Set, b.Member.Set), compareEntries(a.Member.Entry, b.Member.Entry),
-	)
-}
-
-func compareEntries(a, b ipsetutil.Entry) int {
-	return cmp.Or(
-		a.Addr.Compare(b.Addr), cmp.Compare(a.Port, b.Port), cmp.Compare(a.Protocol, b.Protocol),
-		a.Source.Addr().Compare(b.Source.Addr()), cmp.Compare(a.Source.Bits(), b.Source.Bits()),
+		order, strings.Compare(a.Member.Set, b.Member.Set), a.Member.Entry.Compare(b.Member.Entry),
 	)
 }
 

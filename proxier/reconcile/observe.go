@@ -2,65 +2,10 @@ package reconcile
 
 import (
 	"context"
-	"errors"
-	"io/fs"
 	"net/netip"
 
 	"kube-ipvs-proxy/ipsetutil"
 )
-
-// readSets makes our sets that are missing, and lists those whose size is another
-// than in the picture, and all or those named. It reports whether the sizes were read.
-func (r *Reconciler) readSets(ctx context.Context, report *Report, all bool, named map[string]bool) bool {
-	sizes, err := r.doors.Sets.Sizes(ctx)
-	report.count("set", "list", err)
-	if err != nil {
-		return false
-	}
-	for _, s := range ipsetutil.All() {
-		size, exists := sizes[s.Name]
-		if !exists {
-			r.createSet(ctx, report, s)
-			continue
-		}
-		outside, doubted := named[s.Name]
-		resized := size != len(r.seen.members[s.Name])
-		if all || doubted || resized {
-			r.readSet(ctx, report, s.Name, all || outside || !doubted)
-		}
-	}
-	return true
-}
-
-// createSet makes a set that is missing. Nothing is in it, whatever the picture says,
-// and rules that named it are gone.
-func (r *Reconciler) createSet(ctx context.Context, report *Report, s ipsetutil.Set) {
-	if len(r.seen.members[s.Name]) > 0 {
-		r.compareSet(s.Name, nil, true)
-	}
-	err := r.doors.Sets.Create(ctx, s)
-	if errors.Is(err, fs.ErrExist) {
-		err = nil
-	}
-	report.count("set", "create", err)
-	switch {
-	case err != nil:
-		r.doubts.set(s.Name, true)
-	case r.known:
-		report.repaired("set", s.Name)
-		r.rules.wanted = true
-	}
-}
-
-func (r *Reconciler) readSet(ctx context.Context, report *Report, name string, outside bool) {
-	entries, err := r.doors.Sets.Members(ctx, name)
-	report.count("set", "list", err)
-	if err != nil {
-		r.doubts.set(name, outside)
-		return
-	}
-	r.compareSet(name, entries, outside)
-}
 
 // compareSet corrects the picture of a set by what was read.
 func (r *Reconciler) compareSet(name string, entries map[ipsetutil.Entry]uint32, outside bool) {

@@ -12,6 +12,8 @@ import (
 type picture struct {
 	// members holds the entries of each set that exists, with their marks.
 	members map[string]map[ipsetutil.Entry]uint32
+	// sizes holds the most members that each hash set can have.
+	sizes   map[string]uint32
 	servers map[ipvsutil.Key]ipvsutil.VirtualServer
 	// reals holds the weights of real servers. One that somebody gave what we never
 	// do has strangeWeight, so that it differs from every wanted one.
@@ -26,7 +28,7 @@ const strangeWeight = ^uint32(0)
 
 func newPicture() picture {
 	return picture{
-		members: map[string]map[ipsetutil.Entry]uint32{},
+		members: map[string]map[ipsetutil.Entry]uint32{}, sizes: map[string]uint32{},
 		servers: map[ipvsutil.Key]ipvsutil.VirtualServer{},
 		reals:   map[ipvsutil.Key]map[netip.AddrPort]uint32{},
 		bound:   map[netip.Addr]struct{}{}, captured: map[netip.Addr]struct{}{},
@@ -37,6 +39,12 @@ func newPicture() picture {
 func (p *picture) member(m ipsetutil.Member) (mark uint32, ok bool) {
 	mark, ok = p.members[m.Set][m.Entry]
 	return mark, ok
+}
+
+func (p *picture) setSize(s ipsetutil.Set) {
+	if s.MaxElem > 0 {
+		p.sizes[s.Name] = s.MaxElem
+	}
 }
 
 func (p *picture) putMember(m ipsetutil.Member, mark uint32) {

@@ -9,6 +9,7 @@ package reconcile
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"kube-ipvs-proxy/ipsetutil"
@@ -55,6 +56,9 @@ type Config struct {
 	// RefreshPeriod is the time in which every real server and every entry is read
 	// once, and the rules. Zero means ten minutes, a negative value never.
 	RefreshPeriod time.Duration
+	// SetSize is the size that hash sets are made with, and the least that one may
+	// have; zero means kube-proxy's, 65,536. They grow by themselves.
+	SetSize uint32
 	// NodeName gives the node its own order of real servers; empty: that of addresses.
 	NodeName string
 	// First is the Service that is programmed completely before all others; it is
@@ -106,9 +110,11 @@ func New(doors Doors, desired *ledger.Ledger, config Config) *Reconciler {
 // ours and not desired.
 func (r *Reconciler) Round(ctx context.Context, touched ledger.Touched) Report {
 	report := &Report{}
-	r.pending.Merge(touched)
-	r.failing.forget(touched)
 	first := !r.known
+	if !first { // until then everything is pending
+		r.pending.Merge(touched)
+	}
+	r.failing.forget(touched)
 	if !r.settleDoubts(ctx, report) {
 		return r.finish(report)
 	}
@@ -182,6 +188,10 @@ func parted[K comparable](keys, wanted map[K]struct{}) (both, all map[K]struct{}
 	return both, keys
 }
 
+// serversAtOnce bounds how many servers are turned into operations at once, which
+// take more memory than all that is known of them.
+const serversAtOnce = 500
+
 // build does the way up. It reports whether the rules are there; without them
 // everything waits.
 func (r *Reconciler) build(ctx context.Context, report *Report, work *ledger.Touched) bool {
@@ -194,7 +204,9 @@ func (r *Reconciler) build(ctx context.Context, report *Report, work *ledger.Tou
 		r.waiting.Merge(*work)
 		return false
 	}
-	r.do(ctx, report, r.raise(work.Servers))
+	for keys := range slices.Chunk(sortedKeys(work.Servers), serversAtOnce) {
+		r.do(ctx, report, r.raise(keys))
+	}
 	r.shield(ctx, report, work)
 	r.bind(ctx, report, *work)
 	return true

@@ -13,7 +13,7 @@ import (
 
 // Operation is a kind of object ("virtual_server", "real_server", "member", "set",
 // "address", "route", "rules", "flow", "device") and what was done to it ("create",
-// "update", "delete", "drain", "ensure", "list").
+// "update", "delete", "drain", "ensure", "grow", "replace", "list").
 type Operation struct{ Kind, Verb string }
 
 // Tally counts operations that succeeded and that failed.
@@ -35,6 +35,8 @@ type Report struct {
 	// put right in this round; Repaired names the first of them.
 	Repairs  map[string]int
 	Repaired []string
+	// Grown are the sets that were made bigger.
+	Grown []Growth
 	// Flows counts the stale conntrack flows that were removed.
 	Flows int
 	// Pending counts keys that are not yet right in the kernel; Oldest is for how

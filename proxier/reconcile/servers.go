@@ -15,10 +15,10 @@ import (
 
 // raise returns the operations that create and restore servers, each virtual server
 // followed by its real ones so that it stands empty for no longer than must be.
-func (r *Reconciler) raise(touched map[ipvsutil.Key]struct{}) []ipvsutil.Op {
+func (r *Reconciler) raise(keys []ipvsutil.Key) []ipvsutil.Op {
 	var ops []ipvsutil.Op
 	held := r.held()
-	for _, key := range sortedKeys(touched) {
+	for _, key := range keys {
 		want, wanted := r.wantServer(key)
 		have, there := r.seen.servers[key]
 		switch {
