@@ -5,6 +5,7 @@ import (
 
 	"kube-ipvs-proxy/proxier/ledger"
 	"kube-ipvs-proxy/proxier/plan"
+	"kube-ipvs-proxy/proxier/reconcile"
 )
 
 // Inventory counts what is desired.
@@ -25,3 +26,6 @@ func (p *Proxier) Inventory() Inventory {
 func (p *Proxier) TakeHealthChanges() map[plan.ServiceName]plan.HealthCheck {
 	return p.ledger.TakeHealthChanges()
 }
+
+// Drains are the real servers that wait for their connections to end.
+func (p *Proxier) Drains() []reconcile.Drain { return p.kernel.Drains() }

@@ -48,14 +48,17 @@ func (a *agent) close() {
 
 // build opens the doors into the kernel, the source and the host, and wires the loop.
 func build(ctx context.Context, options config.Options, log *slog.Logger) (*agent, error) {
-	return buildOn(ctx, options, log, (*agent).doors)
+	return buildOn(ctx, options, log, openSource, (*agent).doors)
 }
 
 // openDoors opens the ways into the kernel, and notes what has to be closed.
 type openDoors func(a *agent, ctx context.Context, options config.Options, marks netfilter.Marks) (reconcile.Doors, error)
 
-// buildOn is build with other doors than those that write.
-func buildOn(ctx context.Context, options config.Options, log *slog.Logger, open openDoors) (*agent, error) {
+// opensSource begins to read the Services.
+type opensSource func(ctx context.Context, options config.Options, log *slog.Logger) (*source, error)
+
+// buildOn is build with another source, or other doors than those that write.
+func buildOn(ctx context.Context, options config.Options, log *slog.Logger, read opensSource, open openDoors) (*agent, error) {
 	a := &agent{}
 	marks, err := netfilter.NewMarks(int(options.MasqueradeBit))
 	if err != nil {
@@ -65,7 +68,7 @@ func buildOn(ctx context.Context, options config.Options, log *slog.Logger, open
 	if err != nil {
 		return nil, exitError{2, err}
 	}
-	if a.source, err = openSource(ctx, options, log); err != nil {
+	if a.source, err = read(ctx, options, log); err != nil {
 		return nil, err
 	}
 	if options.LocalMode == config.NodeCIDR {

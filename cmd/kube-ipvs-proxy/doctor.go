@@ -53,7 +53,7 @@ func examineCommand(name string, probes bool, short, long string) *cobra.Command
 			}
 			defer s.close()
 			found := explain.Diagnose(s.facts(cmd.Context(), probes))
-			if err := printFindings(cmd.OutOrStdout(), output, found); err != nil {
+			if err := printFindings(colourful(cmd.OutOrStdout()), output, found); err != nil {
 				return err
 			}
 			return findingsError(found)
@@ -61,6 +61,7 @@ func examineCommand(name string, probes bool, short, long string) *cobra.Command
 	}
 	toolFlags(cmd, &raw, "healthz-bind-address", "accept-input", "node-port-range")
 	cmd.Flags().StringVarP(&output, "output", "o", output, "text or json")
+	completeFlags(cmd, &raw, map[string][]cobra.Completion{"output": {"text", "json"}})
 	return cmd
 }
 

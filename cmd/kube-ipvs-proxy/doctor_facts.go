@@ -62,6 +62,9 @@ func askAgent(ctx context.Context, options config.Options) (answer string, healt
 func (s *scene) settingFacts(ctx context.Context, f *explain.Facts) {
 	f.NFTables = kubeProxyTables()
 	f.StrictReversePath = strictReversePath()
+	f.ReversePathDrops = counter("netstat", "TcpExt", "IPReversePathFilter")
+	f.TooBig = counter("snmp", "Ip", "FragFails")
+	f.PodPath, f.FarPath = s.ways()
 	f.ARPIgnore = setting("net/ipv4/conf/all/arp_ignore")
 	f.NodePorts, _ = parseRange(strings.ReplaceAll(s.nodePortRange, "-", " "))
 	f.LocalPorts, _ = parseRange(setting("net/ipv4/ip_local_port_range"))

@@ -24,8 +24,9 @@ func explainCommand() *cobra.Command {
 		Long: "explain follows a packet to each frontend of a Service (ClusterIP, externalIPs, load\n" +
 			"balancer, NodePorts): how it comes to this node, which rule and set drops, refuses or\n" +
 			"masquerades it, which server takes it, which endpoints are used and why others are\n" +
-			"not, and which source address they see. Then it compares that way with the kernel.\n" +
-			"The last line of each is the verdict. Without root it says what should be.\n\n" +
+			"not, and which source address they see. Then it compares that way with the kernel,\n" +
+			"and says what was seen of it: counters of rules, connections of IPVS and flows of\n" +
+			"conntrack. The last line of each is the verdict. Without root it says what should be.\n\n" +
 			"--from says where the client is: pod, node (a process on this node), outside, or an\n" +
 			"IP address. Without it ClusterIPs are asked by a pod, the others from outside.",
 		Example: "  kube-ipvs-proxy explain shop/web\n" +
@@ -52,12 +53,13 @@ func explainCommand() *cobra.Command {
 			if err := s.ask(&q); err != nil {
 				return err
 			}
-			observed, _ := s.observe(cmd.Context())
+			observed, rules := s.observe(cmd.Context())
 			node := s.explainNode(observed)
 			if flows, err := conntrackFlows(); err == nil {
 				node.Differences = append(node.Differences, explain.StaleFlows(s.Desired, flows)...)
+				node.Evidence = evidence(rules, flows)
 			}
-			return printPaths(cmd.OutOrStdout(), output, q, explain.Explain(q, node))
+			return printPaths(colourful(cmd.OutOrStdout()), output, q, explain.Explain(q, node))
 		},
 	}
 	toolFlags(cmd, &raw, "masquerade-all")
@@ -65,6 +67,8 @@ func explainCommand() *cobra.Command {
 	f.StringVar(&from, "from", "", "`client`: pod, node, outside or an IP address")
 	f.StringVar(&to, "to", "", "only the frontends with this `address`")
 	f.StringVarP(&output, "output", "o", output, "text or json")
+	cmd.ValidArgsFunction = completeService(&raw)
+	completeFlags(cmd, &raw, map[string][]cobra.Completion{"from": {"pod", "node", "outside"}, "output": {"text", "json"}})
 	return cmd
 }
 

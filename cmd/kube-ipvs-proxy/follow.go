@@ -17,6 +17,7 @@ type follower struct {
 	now     config.Raw
 	level   *slog.LevelVar
 	adopt   func(config.Options)
+	took    func(config.Raw) // is told what counts now
 	restart context.CancelCauseFunc
 	log     *slog.Logger
 }
@@ -36,6 +37,7 @@ func (f *follower) changed() {
 	}
 	before, _ := f.now.Validate() // it was valid
 	f.now = next
+	f.took(next)
 	f.level.Set(logLevel(options))
 	f.adopt(options)
 	f.log.Info("configuration changed", "adopted", strings.Join(live, ", "))

@@ -29,9 +29,10 @@ func listCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "Show virtual and real servers with the names of Services",
-		Long: "list reads the kernel, as ipvsadm -Ln does, and names Services, ports and nodes beside\n" +
-			"the addresses. Names come from the manifests or the API server; without either it\n" +
-			"shows addresses only. A real server that left its Service is shown as draining.\n\n" +
+		Long: "list reads the kernel, as ipvsadm -Ln does, and names Services, ports, pods and nodes\n" +
+			"beside the addresses. Names come from the agent of this node, the manifests or the\n" +
+			"API server; without any of them it shows addresses only. A real server that left its\n" +
+			"Service is shown as draining, with the reason; an agent also tells until when.\n\n" +
 			"-o ipvsadm prints what ipvsadm -Ln prints, byte for byte, for scripts that read it.",
 		Example: "  kube-ipvs-proxy list --config /var/lib/kube-proxy/config.conf\n" +
 			"  kube-ipvs-proxy list --manifests /etc/services --namespace shop -o wide\n" +
@@ -43,11 +44,11 @@ func listCommand() *cobra.Command {
 			if err := l.check(); err != nil {
 				return err
 			}
-			_, options, err := configure(cmd.Flags(), raw)
+			v, err := lookAround(cmd.Context(), cmd.Flags(), raw)
 			if err != nil {
 				return err
 			}
-			return l.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), options)
+			return l.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), v)
 		},
 	}
 	toolFlags(cmd, &raw)
@@ -59,6 +60,7 @@ func listCommand() *cobra.Command {
 	f.BoolVar(&l.rate, "rate", false, "show connections, packets and bytes a second, as far as IPVS estimates them")
 	f.DurationVar(&l.watch, "watch", 0, "show again after each `time`, the most traffic first (default 2s)")
 	f.Lookup("watch").NoOptDefVal = "2s"
+	completeFlags(cmd, &raw, map[string][]cobra.Completion{"output": {"table", "wide", "json", "ipvsadm"}})
 	return cmd
 }
 
@@ -76,14 +78,14 @@ func (l listing) check() error {
 }
 
 // run shows the list once, or again and again until the context ends.
-func (l listing) run(ctx context.Context, out, errs io.Writer, options config.Options) error {
+func (l listing) run(ctx context.Context, out, errs io.Writer, v view) error {
 	eyes, err := openEyes()
 	if err != nil {
 		return exitError{2, fmt.Errorf("%w; list reads the kernel of this node", err)}
 	}
 	names := &names{}
 	if l.output != "ipvsadm" || l.namespace != "" || l.service != "" {
-		if names, err = openNames(ctx, options); err != nil {
+		if names, err = openNames(ctx, v); err != nil {
 			fmt.Fprintln(errs, "kube-ipvs-proxy: without names:", err)
 		}
 	}
@@ -99,7 +101,7 @@ func (l listing) run(ctx context.Context, out, errs io.Writer, options config.Op
 		if l.watch > 0 && isTerminal(out) {
 			text = "\x1b[H\x1b[2J" + text
 		}
-		if _, err := io.WriteString(out, text); err != nil || l.watch == 0 {
+		if _, err := io.WriteString(colourful(out), text); err != nil || l.watch == 0 {
 			return err
 		}
 		select {

@@ -6,10 +6,11 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"time"
 
 	"kube-ipvs-proxy/ipvsutil"
-	"kube-ipvs-proxy/proxier/config"
 	"kube-ipvs-proxy/proxier/explain"
+	"kube-ipvs-proxy/proxier/plan"
 )
 
 // row is one virtual server with its real servers.
@@ -32,13 +33,19 @@ type row struct {
 
 type realRow struct {
 	Address  string `json:"address"`
+	Pod      string `json:"pod,omitempty"`
 	Node     string `json:"node,omitempty"`
 	Weight   uint32 `json:"weight"`
 	Active   uint32 `json:"activeConnections"`
 	Inactive uint32 `json:"inactiveConnections"`
 	Draining bool   `json:"draining,omitempty"`
 	State    string `json:"state,omitempty"`
-	Rate     rate   `json:"rate"`
+	// Reason, Since and Deadline are those of a drain; an agent knows the times, and the
+	// deadline is zero without one.
+	Reason   string    `json:"reason,omitempty"`
+	Since    time.Time `json:"since,omitzero"`
+	Deadline time.Time `json:"deadline,omitzero"`
+	Rate     rate      `json:"rate"`
 
 	addr netip.AddrPort
 }
@@ -52,25 +59,31 @@ type rate struct {
 	BytesOut    uint32 `json:"bytesOut"`
 }
 
-// names give the addresses of the kernel the names of Services and nodes; without a
-// scene there are none.
+// names give the addresses of the kernel the names of Services, pods and nodes; without
+// a scene there are none.
 type names struct {
+	view  view
 	scene *scene
-	nodes map[netip.Addr]string
+	pods  map[netip.Addr]plan.Endpoint
+	// drains are those of the agent by server and real server, and changes its count of
+	// changes; without an agent there are none.
+	drains  map[[2]string]agentDrain
+	changes uint64
 }
 
 // openNames opens the source of names where one is given.
-func openNames(ctx context.Context, options config.Options) (*names, error) {
+func openNames(ctx context.Context, v view) (*names, error) {
 	inCluster := os.Getenv("KUBERNETES_SERVICE_HOST") != ""
-	if options.Manifests == "" && options.API.Kubeconfig == "" && options.API.Master == "" && !inCluster {
-		return &names{}, nil
+	options := v.options
+	if v.agent == nil && options.Manifests == "" && options.API.Kubeconfig == "" && options.API.Master == "" && !inCluster {
+		return &names{view: v}, nil
 	}
-	s, err := openScene(ctx, options)
+	s, err := openScene(ctx, v)
 	if err != nil {
-		return &names{}, err
+		return &names{view: v}, err
 	}
-	n := &names{scene: s}
-	n.learnNodes()
+	n := &names{view: v, scene: s}
+	n.learnPods()
 	return n, nil
 }
 
@@ -82,8 +95,18 @@ func (n *names) close() {
 
 // refresh plans again when something changed.
 func (n *names) refresh(ctx context.Context) error {
+	var told agentDrains
+	n.drains = map[[2]string]agentDrain{}
+	if err := tellAgent(ctx, drainsRoute, &told); err == nil {
+		for _, d := range told.Drains {
+			n.drains[[2]string{d.Server, d.Real}] = d
+		}
+	}
 	if n.scene == nil {
 		return nil
+	}
+	if n.view.agent != nil {
+		return n.askAgain(ctx, told.Changes)
 	}
 	select {
 	case <-n.scene.source.Changed():
@@ -91,17 +114,42 @@ func (n *names) refresh(ctx context.Context) error {
 		return nil
 	}
 	err := n.scene.again(ctx)
-	n.learnNodes()
+	n.learnPods()
 	return err
 }
 
-// learnNodes notes on which node each endpoint is.
-func (n *names) learnNodes() {
-	n.nodes = map[netip.Addr]string{}
+// askAgain has the agent's present view when it changed since the last look.
+func (n *names) askAgain(ctx context.Context, changes uint64) error {
+	if before := n.changes; before == changes {
+		return nil
+	} else if n.changes = changes; before == 0 {
+		return nil // the first look
+	}
+	var state agentState
+	if err := tellAgent(ctx, stateRoute, &state); err != nil {
+		return nil // what was known still counts
+	}
+	v, err := state.view()
+	if err != nil {
+		return err
+	}
+	s, err := openScene(ctx, v)
+	if err != nil {
+		return err
+	}
+	n.scene.close()
+	n.view, n.scene = v, s
+	n.learnPods()
+	return nil
+}
+
+// learnPods notes the endpoints by address: they have the names of pods and nodes.
+func (n *names) learnPods() {
+	n.pods = map[netip.Addr]plan.Endpoint{}
 	for _, name := range n.scene.source.Names() {
 		_, endpoints := n.scene.source.Service(name)
 		for _, e := range endpoints {
-			n.nodes[e.Addr.Addr()] = e.NodeName
+			n.pods[e.Addr.Addr()] = e
 		}
 	}
 }
@@ -116,11 +164,13 @@ func (n *names) row(s seen) row {
 	}
 	planned := map[netip.AddrPort]uint32{}
 	known := n.scene != nil
+	var service *plan.Service
+	var endpoints []plan.Endpoint
 	if known {
 		want, ok := n.scene.Desired.Server(server.Key)
 		if ok {
 			r.Service, r.Kind = want.Owner.String(), explain.KindOf(n.scene.Desired, server.Key)
-			service, _ := n.scene.source.Service(want.Owner)
+			service, endpoints = n.scene.source.Service(want.Owner)
 			if port, ok := explain.PortOf(service, r.Kind, server.Key); ok {
 				r.Port = port.Name
 			}
@@ -135,13 +185,18 @@ func (n *names) row(s seen) row {
 		weight, wanted := planned[real.Addr]
 		stats := s.reals[i].Stats
 		rr := realRow{
-			Address: real.Addr.String(), Node: n.nodes[real.Addr.Addr()], Weight: real.Weight, addr: real.Addr,
+			Address: real.Addr.String(), Pod: n.pods[real.Addr.Addr()].Pod, Node: n.pods[real.Addr.Addr()].NodeName, Weight: real.Weight, addr: real.Addr,
 			Active: real.Connections.Active, Inactive: real.Connections.Inactive,
 			Rate: rate{stats.CPS, stats.PPSIn, stats.PPSOut, stats.BPSIn, stats.BPSOut},
 		}
 		switch {
 		case real.Weight == 0 && !wanted:
 			rr.Draining, rr.State = true, "draining"
+			if known {
+				rr.Reason = explain.WhyLeft(service, endpoints, n.scene.Node, r.Kind, real.Addr)
+			}
+			d := n.drains[[2]string{r.Server, rr.Address}]
+			rr.Since, rr.Deadline = d.Since, d.Deadline
 		case known && !wanted:
 			rr.State = "not planned"
 		case known && weight != real.Weight:

@@ -24,6 +24,7 @@ type monitor struct {
 	checks  *health.Checks
 	source  *source
 	proxier *proxier.Proxier // set once the loop is built
+	teller  *teller
 	options config.Options
 	log     *slog.Logger
 	// counted is when the inventory was last taken.
@@ -40,6 +41,7 @@ func newMonitor(options config.Options, source *source, log *slog.Logger) *monit
 			Build:   health.Build{Version: versionText()},
 		}),
 		source: source, options: options, log: log,
+		teller: &teller{source: source, node: options.NodeName},
 	}
 	m.checks = health.NewChecks(m.Health().Healthy, func(name health.ServiceName, err error) {
 		log.Warn("health check port", "service", name.String(), "err", err)
@@ -114,6 +116,7 @@ func (m *monitor) ended(s proxier.Summary) {
 		m.updateChecks()
 	}
 	m.count()
+	m.teller.ended(s.Dirty, m.proxier.Drains())
 }
 
 // eligible: the Node is there and stays. Without an API server a folder need not

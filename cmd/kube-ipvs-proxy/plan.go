@@ -36,11 +36,11 @@ func planCommand() *cobra.Command {
 			if err := checkOutput(output, "text", "json"); err != nil {
 				return err
 			}
-			_, options, err := configure(cmd.Flags(), raw)
+			v, err := lookAround(cmd.Context(), cmd.Flags(), raw)
 			if err != nil {
 				return err
 			}
-			notes, failed := preview(cmd.Context(), options)
+			notes, failed := preview(cmd.Context(), v)
 			if notes == nil {
 				return failed
 			}
@@ -49,6 +49,7 @@ func planCommand() *cobra.Command {
 	}
 	toolFlags(cmd, &raw)
 	cmd.Flags().StringVarP(&output, "output", "o", output, "text or json")
+	completeFlags(cmd, &raw, map[string][]cobra.Completion{"output": {"text", "json"}})
 	return cmd
 }
 
@@ -69,15 +70,15 @@ func (n *notebook) add(kind, verb, object string) {
 }
 
 // preview collects the operations of run's start. With an error there may be some too.
-func preview(ctx context.Context, options config.Options) (*notebook, error) {
+func preview(ctx context.Context, v view) (*notebook, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, readLimit, fmt.Errorf("no complete list of Services within %v", readLimit))
 	defer cancel()
 	n := &notebook{}
 	quiet := slog.New(slog.DiscardHandler)
-	if err := n.settings(ctx, options, quiet); err != nil {
+	if err := n.settings(ctx, v.options, quiet); err != nil {
 		return nil, err
 	}
-	agent, err := buildOn(ctx, options, quiet, n.doors)
+	agent, err := buildOn(ctx, v.options, quiet, v.open, n.doors)
 	if err != nil {
 		return nil, exitError{2, err}
 	}

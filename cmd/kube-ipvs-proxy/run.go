@@ -95,6 +95,9 @@ func run(ctx context.Context, options config.Options, log *slog.Logger, follower
 		return nil
 	}
 	follower.adopt = func(options config.Options) { agent.adopt(ctx, options, log) }
+	follower.took = agent.monitor.teller.took
+	follower.took(follower.now)
+	go agent.monitor.teller.serve(ctx, log)
 	go follower.now.Follow(ctx, follower.changed)
 	go agent.source.tell(ctx)
 	go keepSettings(ctx, options, log)

@@ -146,9 +146,14 @@ func TestFollower(t *testing.T) {
 			}}
 		var adopted []config.Options
 		f.adopt = func(o config.Options) { adopted = append(adopted, o) }
+		var took []config.Raw
+		f.took = func(raw config.Raw) { took = append(took, raw) }
 		f.changed()
 		if want := test.err == nil && test.restart == ""; want != (len(adopted) == 1) {
 			t.Errorf("%s: adopted %v, want %t", test.name, adopted, want)
+		}
+		if len(took) != len(adopted) {
+			t.Errorf("%s: commands are told of %d configurations, want %d", test.name, len(took), len(adopted))
 		}
 		cause := context.Cause(ctx)
 		if (cause != nil) != (test.restart != "") || cause != nil && !strings.Contains(cause.Error(), test.restart) {

@@ -37,25 +37,21 @@ type scene struct {
 
 // sceneOf opens the scene for the flags of a command.
 func sceneOf(cmd *cobra.Command, raw config.Raw) (*scene, error) {
-	resolved, options, err := configure(cmd.Flags(), raw)
+	v, err := lookAround(cmd.Context(), cmd.Flags(), raw)
 	if err != nil {
 		return nil, err
 	}
-	s, err := openScene(cmd.Context(), options)
-	if err == nil {
-		s.nodePortRange = resolved.NodePortRange
-	}
-	return s, err
+	return openScene(cmd.Context(), v)
 }
 
 // openScene reads all Services and plans them. It needs neither root nor IPVS. The
 // source is followed until the scene is closed.
-func openScene(ctx context.Context, options config.Options) (*scene, error) {
+func openScene(ctx context.Context, v view) (*scene, error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	late := time.AfterFunc(readLimit, func() { stop(fmt.Errorf("no complete list of Services within %v", readLimit)) })
 	defer late.Stop()
-	s := &scene{stop: func() { stop(nil) }}
-	agent, err := buildOn(ctx, options, slog.New(slog.DiscardHandler), s.lookDoors)
+	s := &scene{stop: func() { stop(nil) }, nodePortRange: v.raw.NodePortRange}
+	agent, err := buildOn(ctx, v.options, slog.New(slog.DiscardHandler), v.open, s.lookDoors)
 	if err == nil {
 		s.agent, s.source = agent, agent.source
 		s.Inspection, err = agent.proxier.Inspect(ctx)

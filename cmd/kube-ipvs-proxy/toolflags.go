@@ -23,8 +23,9 @@ func toolFlags(cmd *cobra.Command, raw *config.Raw, shown ...string) {
 		f.Annotations = nil // no group: the few that are left need no headings
 		f.Hidden = !slices.Contains(shownToTools, name) && !slices.Contains(shown, name)
 	}
-	cmd.Long = paragraphs(cmd.Long + "\n\nAll flags of run count here too (see run --help): give those that " +
-		"the agent of the node has, or the same --config.")
+	cmd.Long = paragraphs(cmd.Long + "\n\nWithout any flag of run the command asks the agent of this node, if one answers, " +
+		"for what it has read and how it is configured. With one, all flags of run count here too (see run --help): " +
+		"give those that the agent has, or the same --config.")
 }
 
 // paragraphs breaks each paragraph at the width of the help.

@@ -43,7 +43,7 @@ func verifyCommand() *cobra.Command {
 			if err != nil {
 				return exitError{2, err}
 			}
-			if err := v.print(cmd.OutOrStdout(), output); err != nil {
+			if err := v.print(colourful(cmd.OutOrStdout()), output); err != nil {
 				return err
 			}
 			return v.err()
@@ -51,6 +51,7 @@ func verifyCommand() *cobra.Command {
 	}
 	toolFlags(cmd, &raw)
 	cmd.Flags().StringVarP(&output, "output", "o", output, "text or json")
+	completeFlags(cmd, &raw, map[string][]cobra.Completion{"output": {"text", "json"}})
 	return cmd
 }
 

@@ -56,8 +56,13 @@ func TestListNames(t *testing.T) {
 		}
 	}
 	flat := strings.Join(strings.Fields(a.out), " ")
-	if !strings.Contains(flat, "-> 10.244.3.10:8080 0 0 0 node-3 draining") {
-		t.Error("nothing drains")
+	for _, want := range []string{
+		"-> 10.244.1.10:8080 1 0 0 node-1 web-55d8f7c9b4-k2x8p", "1 0 0 node-2 web-of-a-long", "~",
+		"-> 10.244.3.10:8080 0 0 0 node-3 - draining: it is no endpoint of the Service any more",
+	} {
+		if !strings.Contains(flat, want) {
+			t.Errorf("no %q", want)
+		}
 	}
 	for line := range strings.Lines(a.out) {
 		if len(line) > 81 {

@@ -29,6 +29,14 @@ type Finding struct {
 // Range is a range of ports, both ends included; zero: none.
 type Range struct{ From, To int }
 
+// Way is where packets to a pod leave the node: the device, the largest packet that it
+// takes in bytes, and an address behind it.
+type Way struct {
+	Device string
+	MTU    int
+	To     string
+}
+
 // Facts are what the doctor judges. Numbers that could not be read are zero, and not
 // judged.
 type Facts struct {
@@ -48,8 +56,15 @@ type Facts struct {
 	Policies            map[string]string
 	AcceptInput         bool
 	OtherMode, NFTables []string
-	// StrictReversePath are devices whose rp_filter is 1.
+	// StrictReversePath are devices whose rp_filter is 1, ReversePathDrops the packets
+	// that this dropped since the start of the machine.
 	StrictReversePath []string
+	ReversePathDrops  uint64
+	// PodPath is the way to pods on this node, FarPath the narrowest one to endpoints
+	// on others; zero: there is none.
+	PodPath, FarPath Way
+	// TooBig counts packets that did not fit their way and must not be cut.
+	TooBig uint64
 	// BoundExternal are addresses of load balancers on kube-ipvs0; ARPIgnore is the
 	// setting that keeps the node from answering for them.
 	BoundExternal []string
@@ -72,6 +87,7 @@ func Diagnose(f Facts) []Finding {
 	d.objects()
 	d.others()
 	d.settings()
+	d.paths()
 	d.conntrack()
 	slices.SortStableFunc(d.found, func(a, b Finding) int { return cmp.Compare(rank(a.Level), rank(b.Level)) })
 	return d.found
@@ -158,10 +174,6 @@ func (d *diagnosis) others() {
 
 func (d *diagnosis) settings() {
 	f := d.facts
-	if len(f.StrictReversePath) > 0 {
-		d.add(Note, "sysctl net.ipv4.conf.all.rp_filter; 2 accepts any route back",
-			"rp_filter is 1 on %s: where answers take another device than requests came by, requests are dropped in silence", strings.Join(f.StrictReversePath, ", "))
-	}
 	if len(f.BoundExternal) > 0 && f.ARPIgnore != "1" && f.ARPIgnore != "2" {
 		d.add(Warning, "run with --ipvs-strict-arp, or --external-address-mode=capture",
 			"load balancers' addresses are bound to kube-ipvs0 (%s) and the node answers ARP for them: it takes them from an L2 load balancer such as MetalLB", f.BoundExternal[0])

@@ -32,7 +32,9 @@ func TestDiagnose(t *testing.T) {
 		Problems: []string{"shop/a: x", "shop/b: x", "shop/c: x", "shop/d: x"}, Conflicts: []string{"10.96.0.10:80/tcp: shop/a, shop/b"}, LocalOnly: []string{"shop/e"},
 		Policies:  map[string]string{"IPv4 filter FORWARD": "DROP", "IPv6 filter INPUT": "DROP"},
 		OtherMode: []string{"IPv4 nat KUBE-SVC-A"}, NFTables: []string{"ip kube-proxy"},
-		StrictReversePath: []string{"eth0"}, BoundExternal: []string{"203.0.113.7"}, ARPIgnore: "0",
+		StrictReversePath: []string{"eth0"}, ReversePathDrops: 7, TooBig: 3,
+		PodPath: Way{"cbr0", 1500, "10.244.1.10"}, FarPath: Way{"eth0", 1400, "10.244.2.10"},
+		BoundExternal: []string{"203.0.113.7"}, ARPIgnore: "0",
 		NodePorts: Range{30000, 32767}, LocalPorts: Range{1024, 60999},
 		ConntrackCount: 990, ConntrackMax: 1000, IPVSTCP: 900, ConntrackTCP: 86400,
 	}) {
@@ -52,6 +54,12 @@ func TestDiagnoseLimits(t *testing.T) {
 	}
 	if l := level(Facts{ConntrackCount: 79, ConntrackMax: 100}); l != OK {
 		t.Errorf("79 of 100 is a %s", l)
+	}
+	if l := level(Facts{StrictReversePath: []string{"eth0"}}); l != Note {
+		t.Errorf("rp_filter that dropped nothing is a %s", l)
+	}
+	if l := level(Facts{ConntrackMax: 10, PodPath: Way{MTU: 1400}, FarPath: Way{MTU: 1400}}); l != OK {
+		t.Errorf("one MTU everywhere is a %s", l)
 	}
 	if l := level(Facts{NodePorts: Range{30000, 32767}, LocalPorts: Range{32767, 60999}}); l != Warning {
 		t.Errorf("an overlap of one port is a %s", l)

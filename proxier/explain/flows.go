@@ -17,6 +17,8 @@ import (
 type Flow struct {
 	Frontend ipvsutil.Key
 	Real     netip.AddrPort
+	// Unanswered: it is TCP and no answer to its first packet was seen.
+	Unanswered bool
 }
 
 // StaleFlows finds flows without connections (UDP, SCTP) that do not lead to a real
@@ -27,7 +29,7 @@ func StaleFlows(desired *ledger.Ledger, flows []Flow) []Difference {
 	for _, f := range flows {
 		want, ok := desired.Server(f.Frontend)
 		if ok && f.Frontend.Protocol != ipvsutil.TCP && !serves(desired, want, f.Real) {
-			stale[f]++
+			stale[Flow{Frontend: f.Frontend, Real: f.Real}]++
 		}
 	}
 	var found []Difference

@@ -17,13 +17,13 @@ func TestStaleFlows(t *testing.T) {
 	}, endpoint("10.244.1.10:8080", "node-1", udp), endpoint("10.244.2.10:8080", "node-2", udp))
 	w.settle()
 	key := func(s string) ipvsutil.Key { return ipvsutil.Key{Addr: at(s), Protocol: ipvsutil.UDP} }
-	gone := Flow{key("10.96.0.10:80"), at("10.244.9.9:8080")}
+	gone := Flow{Frontend: key("10.96.0.10:80"), Real: at("10.244.9.9:8080")}
 	found := StaleFlows(w.node.Desired, []Flow{
 		gone, gone,
-		{key("10.96.0.10:80"), at("10.244.1.10:8080")},
-		{key("203.0.113.7:80"), at("10.244.2.10:8080")}, // of a client on this node
-		{tcp("10.96.0.10:80"), at("10.244.9.9:8080")},
-		{key("192.0.2.99:53"), at("192.0.2.99:53")},
+		{Frontend: key("10.96.0.10:80"), Real: at("10.244.1.10:8080")},
+		{Frontend: key("203.0.113.7:80"), Real: at("10.244.2.10:8080")}, // of a client on this node
+		{Frontend: tcp("10.96.0.10:80"), Real: at("10.244.9.9:8080")},
+		{Frontend: key("192.0.2.99:53"), Real: at("192.0.2.99:53")},
 	})
 	if len(found) != 1 || found[0].Object != "10.96.0.10:80/udp -> 10.244.9.9:8080" || found[0].Have != "2 in conntrack" {
 		t.Fatalf("found %+v", found)

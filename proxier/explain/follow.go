@@ -66,6 +66,7 @@ func (t *traveller) follow() (Path, bool) {
 	t.source()
 	t.affinity()
 	t.kernel()
+	t.evidence()
 	t.path.end(Works, "")
 	return t.path, true
 }

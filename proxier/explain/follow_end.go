@@ -30,7 +30,7 @@ func (t *traveller) candidates() {
 			continue
 		}
 		seen[e.Addr] = true
-		c := Candidate{Address: e.Addr.String(), Node: e.NodeName, Used: used[e.Addr] && t.path.Verdict == "", Active: active[e.Addr], Why: "takes connections"}
+		c := Candidate{Address: e.Addr.String(), Pod: e.Pod, Node: e.NodeName, Used: used[e.Addr] && t.path.Verdict == "", Active: active[e.Addr], Why: "takes connections"}
 		if !c.Used {
 			c.Why = t.whyNot(e)
 		}

@@ -54,6 +54,8 @@ type Node struct {
 	Observed      Observed
 	// Differences are those of Compare.
 	Differences []Difference
+	// Evidence is nil where it could not be read.
+	Evidence *Evidence
 }
 
 // Question is what to explain.
@@ -97,9 +99,11 @@ type Step struct {
 // Candidate is an endpoint.
 type Candidate struct {
 	Address string `json:"address"`
-	Node    string `json:"node,omitempty"`
-	Used    bool   `json:"used"`
-	Why     string `json:"why"`
+	// Pod is the name of the pod, in the namespace of the Service.
+	Pod  string `json:"pod,omitempty"`
+	Node string `json:"node,omitempty"`
+	Used bool   `json:"used"`
+	Why  string `json:"why"`
 	// Active counts the connections that it has through this server.
 	Active uint32 `json:"activeConnections"`
 }

@@ -25,7 +25,7 @@ func (p Path) Text() string {
 	b.WriteByte('\n')
 	line(&b, "from", p.Client)
 	for _, s := range p.Steps {
-		if s.Name == "kernel" {
+		if last(s) {
 			continue
 		}
 		line(&b, s.Name, s.Text)
@@ -37,7 +37,7 @@ func (p Path) Text() string {
 		p.endpoints(&b)
 	}
 	for _, s := range p.Steps {
-		if s.Name == "kernel" {
+		if last(s) {
 			line(&b, s.Name, s.Text)
 		}
 	}
@@ -49,6 +49,9 @@ func (p Path) Text() string {
 	line(&b, "verdict", verdict)
 	return b.String()
 }
+
+// last tells steps that come after the endpoints: what the kernel has.
+func last(s Step) bool { return slices.Contains([]string{"kernel", "counted", "seen"}, s.Name) }
 
 // most is how many differences are shown; when a node is empty, all differ.
 const most = 5
@@ -74,6 +77,9 @@ func (p Path) differences(b *strings.Builder) {
 func (p Path) endpoints(b *strings.Builder) {
 	for _, c := range p.Candidates {
 		text := c.Address
+		if c.Pod != "" {
+			text += " pod " + c.Pod
+		}
 		if c.Node != "" {
 			text += " on " + c.Node
 		}

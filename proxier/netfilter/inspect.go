@@ -19,6 +19,8 @@ type Inspection struct {
 	OtherMode []string
 	// Families were read: "IPv4", "IPv6".
 	Families []string
+	// Counters are those of rules that match a set.
+	Counters []Counter
 }
 
 // Inspect reads the rules once a family (one process) and compares them with those of
@@ -45,10 +47,12 @@ func Inspect(ctx context.Context, flags Flags) (Inspection, error) {
 }
 
 func (i *Inspection) inspect(ctx context.Context, p programs, flags Flags, ipv6 bool) error {
-	out, _, err := run(ctx, "", p.save)
+	counted, _, err := run(ctx, "", p.save, "-c")
 	if err != nil {
 		return err
 	}
+	out, counters := splitCounters(counted)
+	i.Counters = append(i.Counters, counters...)
 	l := parseListing(out)
 	rs := renderAs(flags, ipv6, l.stamp())
 	d := rs.compare(l)

@@ -88,6 +88,9 @@ type Endpoint struct {
 	Ready, Serving, Terminating bool
 	// Zones and Nodes are the topology hints (KEP-2433, KEP-3015).
 	Zones, Nodes []string
+	// Pod is the name of the pod behind it, in the namespace of the Service; empty when
+	// unknown. It is for people and decides nothing.
+	Pod string
 }
 
 // Node is the node that the plan is made for.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"unique"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -118,6 +119,9 @@ func endpoint(in *discoveryv1.Endpoint) plan.Endpoint {
 	if in.NodeName != nil {
 		e.NodeName = intern(*in.NodeName)
 	}
+	if in.TargetRef != nil && in.TargetRef.Kind == "Pod" {
+		e.Pod = strings.Clone(in.TargetRef.Name)
+	}
 	if in.Hints != nil {
 		for _, z := range in.Hints.ForZones {
 			e.Zones = append(e.Zones, intern(z.Name))
@@ -152,7 +156,8 @@ func compareEndpoints(a, b *plan.Endpoint) int {
 // preferEndpoints puts the one to be used first.
 func preferEndpoints(a, b *plan.Endpoint) int {
 	return cmp.Or(first(!a.Terminating, !b.Terminating), first(a.Ready, b.Ready), first(a.Serving, b.Serving),
-		cmp.Compare(a.NodeName, b.NodeName), slices.Compare(a.Zones, b.Zones), slices.Compare(a.Nodes, b.Nodes))
+		cmp.Compare(a.NodeName, b.NodeName), slices.Compare(a.Zones, b.Zones), slices.Compare(a.Nodes, b.Nodes),
+		cmp.Compare(a.Pod, b.Pod))
 }
 
 // first orders true before false.

@@ -1,0 +1,78 @@
+package explain
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"kube-ipvs-proxy/ipsetutil"
+	"kube-ipvs-proxy/ipvsutil"
+)
+
+// Evidence is what packets left behind in the kernel.
+type Evidence struct {
+	// Counters are those of rules that match a set.
+	Counters []Counter
+	// Connections counts those of IPVS by frontend and state. That of a packet through a
+	// firewall-mark server is under the address that the client used.
+	Connections map[ipvsutil.Key]map[string]int
+	// Flows are those of conntrack.
+	Flows []Flow
+}
+
+// Counter is how many packets a rule matched, of all members of its set together.
+type Counter struct {
+	// Chain is the table and the chain, Set what the rule matches.
+	Chain, Set string
+	Packets    uint64
+}
+
+// evidence says what of this way was seen to be used.
+func (t *traveller) evidence() {
+	e := t.node.Evidence
+	if e == nil {
+		return
+	}
+	var seen []string
+	for _, c := range e.Counters {
+		if c.Packets > 0 && slices.ContainsFunc(t.frontend.Members, func(m ipsetutil.Member) bool { return m.Set == c.Set }) {
+			seen = append(seen, fmt.Sprintf("%s %s %d", c.Chain, c.Set, c.Packets))
+		}
+	}
+	if len(seen) > 0 {
+		t.path.step("counted", "packets by rule, of all members of the set: "+strings.Join(seen, "; "))
+	}
+	t.path.step("seen", t.connections(e)+"; "+t.flows(e))
+}
+
+func (t *traveller) connections(e *Evidence) string {
+	states := e.Connections[t.key]
+	if len(states) == 0 {
+		return "no connection in IPVS"
+	}
+	var words []string
+	for _, state := range slices.Sorted(maps.Keys(states)) {
+		words = append(words, fmt.Sprintf("%d %s", states[state], state))
+	}
+	return "in IPVS " + strings.Join(words, ", ")
+}
+
+func (t *traveller) flows(e *Evidence) string {
+	all, unanswered := 0, 0
+	for _, f := range e.Flows {
+		if f.Frontend == t.key {
+			all++
+			if f.Unanswered {
+				unanswered++
+			}
+		}
+	}
+	switch {
+	case all == 0:
+		return "none in conntrack"
+	case unanswered > 0:
+		return fmt.Sprintf("%d in conntrack, %d of them without an answer so far", all, unanswered)
+	}
+	return fmt.Sprintf("%d in conntrack", all)
+}
