@@ -7,8 +7,11 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"kube-ipvs-proxy/e2e/probe"
 	"kube-ipvs-proxy/e2e/testbed"
@@ -329,8 +332,9 @@ const conntrackEntries = 50
 
 const conntrackMax = "/proc/sys/net/netfilter/nf_conntrack_max"
 
-// fill opens flows that nobody answers, and leaves room for few more until the test ends.
-// The size is that of the whole machine.
+// fill opens flows that nobody answers, and covers the file that tells the size of the
+// table until the test ends: the size itself is that of the whole machine, and no
+// namespace may change it.
 func fill(t *testing.T) {
 	t.Helper()
 	err := lab.Host(N).Do(func() error {
@@ -359,15 +363,15 @@ func fill(t *testing.T) {
 	if _, err := fmt.Sscan(count, &n); err != nil || n < conntrackEntries {
 		t.Fatalf("conntrack holds %q entries: %v", count, err)
 	}
-	before, err := os.ReadFile(conntrackMax)
-	if err != nil {
+	size := filepath.Join(t.TempDir(), "max")
+	if err := os.WriteFile(size, []byte(fmt.Sprintln(n*10/9)), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(conntrackMax, []byte(fmt.Sprint(n*10/9)), 0); err != nil {
+	if err := unix.Mount(size, conntrackMax, "", unix.MS_BIND, ""); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := os.WriteFile(conntrackMax, before, 0); err != nil {
+		if err := unix.Unmount(conntrackMax, 0); err != nil {
 			t.Error(err)
 		}
 	})

@@ -1,7 +1,7 @@
 package explain
 
 import (
-	"strconv"
+	"fmt"
 	"strings"
 )
 
@@ -19,9 +19,9 @@ func (d *diagnosis) paths() {
 	if pod, far := f.PodPath, f.FarPath; pod.MTU > far.MTU && far.MTU > 0 {
 		count := ""
 		if f.TooBig > 0 {
-			count = "; packets that did not fit so far: " + strconv.FormatUint(f.TooBig, 10)
+			count = "; packets that did not fit so far: " + fmt.Sprint(f.TooBig)
 		}
-		d.add(Warning, "set the MTU of the pods to "+strconv.Itoa(far.MTU)+" or less (the network plugin has it)",
+		d.add(Warning, "set the MTU of the pods to "+fmt.Sprint(far.MTU)+" or less (the network plugin has it)",
 			"pods of this node send packets of up to %d bytes (%s), and the way to %s by %s takes %d: small requests work, large ones hang where no ICMP comes back%s",
 			pod.MTU, pod.Device, far.To, far.Device, far.MTU, count)
 	}
