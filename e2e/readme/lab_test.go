@@ -1,0 +1,256 @@
+//go:build kernel
+
+package readme
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"kube-ipvs-proxy/e2e/probe"
+	"kube-ipvs-proxy/e2e/testbed"
+)
+
+// manifests are those of the demo, which the README speaks about.
+const manifests = root + "/deploy/manifests"
+
+// program is the product, copied to where it is read fast.
+var program string
+
+func copyProgram(t *testing.T) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(os.Getenv("BIN"), "kube-ipvs-proxy"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	program = filepath.Join(t.TempDir(), "kube-ipvs-proxy")
+	if err := os.WriteFile(program, text, 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// startLab brings up the lab with the sample manifests, their servers, and an agent on
+// node-1.
+func startLab(t *testing.T) *testbed.Lab {
+	t.Helper()
+	lab, err := testbed.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := lab.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	files, err := filepath.Glob(manifests + "/echo*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		apply(t, lab, file, strings.TrimSuffix(filepath.Base(file), ".yaml"))
+	}
+	for _, pod := range []string{testbed.PodL1, testbed.PodRm, testbed.PodR3} {
+		serve(t, lab.Host(pod))
+	}
+	// The damage of a transcript has to stay until it is looked at.
+	if err := lab.Proxy(testbed.Node1).Start("--ipvs-sync-period=1h", "--refresh-period=1h"); err != nil {
+		t.Fatal(err)
+	}
+	if err := lab.Settle(t.Context(), testbed.Node1); err != nil {
+		t.Fatal(err)
+	}
+	return lab
+}
+
+func serve(t *testing.T, pod *testbed.Host) {
+	t.Helper()
+	for _, family := range testbed.Families() {
+		for _, protocol := range []probe.Protocol{probe.TCP, probe.UDP} {
+			server, err := pod.Serve(protocol, netipPort(pod, family))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = server.Close() })
+		}
+	}
+}
+
+// apply writes a file of manifests into the lab's folder.
+func apply(t *testing.T, lab *testbed.Lab, file, name string) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := lab.Manifests.ApplyText(name, string(text)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestReadmeInTheLab does what the comments above the README's transcripts say, runs
+// their commands and compares what they print. What was printed is left in the results,
+// so that the README can be mended from it.
+func TestReadmeInTheLab(t *testing.T) {
+	text, err := os.ReadFile(root + "/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	scenes := Scenes("README.md", string(text))
+	if len(scenes) < 5 {
+		t.Fatalf("the README has %d transcripts", len(scenes))
+	}
+	copyProgram(t)
+	lab := startLab(t)
+	var printed bytes.Buffer
+	for _, scene := range scenes {
+		t.Run(scene.Where, func(t *testing.T) {
+			prepare(t, lab, scene.Before)
+			fmt.Fprintf(&printed, "%s %s\n", labMark, strings.Join(scene.Before, "; "))
+			for _, step := range scene.Steps {
+				out := command(t, lab, step.Command)
+				fmt.Fprintf(&printed, "$ %s\n%s\n", step.Command, out)
+				if shown, have := plain(step.Output), plain(strings.Split(out, "\n")); !Matches(shown, have) {
+					t.Errorf("%s: %s prints\n%s\nthe README shows\n%s", scene.Where, step.Command, out, strings.Join(step.Output, "\n"))
+				}
+			}
+			prepare(t, lab, scene.After)
+		})
+	}
+	if dir := testbed.ResultsDir; isFolder(dir) {
+		if err := os.WriteFile(filepath.Join(dir, "readme.txt"), printed.Bytes(), 0o644); err != nil {
+			t.Error(err)
+		}
+	}
+	everyCommandHasHelp(t, lab, string(text))
+}
+
+func isFolder(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+// Times and counts differ from run to run.
+var (
+	duration = regexp.MustCompile(`\b(\d+h)?(\d+m)?\d+(\.\d+)?(s|ms)\b`)
+	count    = regexp.MustCompile(`^(  counted|  seen|ok       the conntrack table holds).*`)
+)
+
+// plain leaves out what differs, and empty lines at the end.
+func plain(lines []string) []string {
+	text := strings.TrimRight(strings.Join(lines, "\n"), "\n")
+	var list []string
+	for line := range strings.SplitSeq(text, "\n") {
+		if count.MatchString(line) {
+			line = count.ReplaceAllString(line, "$1")
+		}
+		list = append(list, duration.ReplaceAllString(strings.TrimRight(line, " "), "TIME"))
+	}
+	return list
+}
+
+// prepare does lines of a comment: "apply FILE NAME" and "remove NAME" change the manifests,
+// "hold POD ADDRESS" and "call POD ADDRESS" send a request, "settle" waits for the agent,
+// and others run on node-1.
+func prepare(t *testing.T, lab *testbed.Lab, lines []string) {
+	t.Helper()
+	for _, line := range lines {
+		words := strings.Fields(line)
+		switch words[0] {
+		case "apply":
+			apply(t, lab, filepath.Join("testdata", words[1]), words[2])
+			settle(t, lab)
+		case "remove":
+			if err := lab.Manifests.Remove(words[1]); err != nil {
+				t.Fatal(err)
+			}
+			settle(t, lab)
+		case "call":
+			lab.Host(words[1]).Probe.Do(probe.Call{Protocol: probe.TCP, To: parsePort(t, words[2])})
+		case "hold":
+			stream, err := lab.Host(words[1]).Hold(probe.Call{Protocol: probe.TCP, To: parsePort(t, words[2])})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = stream.Reset() })
+		default:
+			if out, err := lab.Host(testbed.Node1).Exec(t.Context(), words[0], words[1:]...); err != nil {
+				t.Fatal(line, out, err)
+			}
+		}
+	}
+}
+
+func settle(t *testing.T, lab *testbed.Lab) {
+	t.Helper()
+	if err := lab.Settle(t.Context(), testbed.Node1); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// command runs a line of the README on node-1 and returns what it prints, errors last.
+func command(t *testing.T, lab *testbed.Lab, line string) string {
+	t.Helper()
+	words := strings.Fields(line)
+	if words[0] != "kube-ipvs-proxy" {
+		t.Fatalf("%q is no command of this program", line)
+	}
+	cmd := exec.CommandContext(context.Background(), program, words[1:]...)
+	var out, errOut bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errOut
+	if err := lab.Host(testbed.Node1).Do(cmd.Start); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil && !errors.As(err, new(*exec.ExitError)) {
+		t.Fatal(err)
+	}
+	return out.String() + errOut.String()
+}
+
+// everyCommandHasHelp: the commands that the README only names are there, and know the
+// flags that it names beside them.
+func everyCommandHasHelp(t *testing.T, lab *testbed.Lab, text string) {
+	t.Helper()
+	runHelp := command(t, lab, "kube-ipvs-proxy run --help")
+	asked := 0
+	for _, c := range Commands("README.md", text) {
+		words := strings.Fields(c.Text)
+		if words[0] != "kube-ipvs-proxy" || len(words) < 2 || words[1] == "version" {
+			continue
+		}
+		asked++
+		name := strings.Trim(words[1], "[]")
+		help := command(t, lab, "kube-ipvs-proxy "+name+" --help")
+		if !strings.Contains(help, "\nUsage:\n  kube-ipvs-proxy "+name) {
+			t.Errorf("%s: %q prints %q", c.Where, c.Text, help)
+		}
+		for _, flag := range regexp.MustCompile(`--[a-z-]+`).FindAllString(c.Text, -1) {
+			if !strings.Contains(help+runHelp, flag) {
+				t.Errorf("%s: no flag %s", c.Where, flag)
+			}
+		}
+	}
+	if asked < 7 {
+		t.Errorf("the README names %d commands", asked)
+	}
+}
+
+func netipPort(pod *testbed.Host, family testbed.Family) netip.AddrPort {
+	return netip.AddrPortFrom(pod.Addr(family), 8080)
+}
+
+func parsePort(t *testing.T, text string) netip.AddrPort {
+	t.Helper()
+	at, err := netip.ParseAddrPort(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return at
+}
