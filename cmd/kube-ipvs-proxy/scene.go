@@ -30,6 +30,8 @@ type scene struct {
 	// nodePortRange is as configured, such as "30000-32767"; empty: unknown.
 	nodePortRange string
 	proxier.Inspection
+	// shared: the node is kube-proxy's, and only what both have counts.
+	shared bool
 
 	agent *agent
 	stop  func()

@@ -66,6 +66,7 @@ func TestToolsRefuse(t *testing.T) {
 		{"verify -o wide", `-o "wide"`},
 		{"explain web", `"web": must be NAMESPACE/NAME`},
 		{"explain shop/web --to here", `--to "here": must be an IP address`},
+		{"verify --served-by=cilium", `--served-by "cilium": must be kube-proxy-ipvs`},
 		{"cleanup --for=cilium", `--for "cilium": must be kube-proxy-ipvs`},
 		{"doctor --manifests /does/not/exist", "/does/not/exist"},
 	} {

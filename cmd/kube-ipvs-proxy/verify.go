@@ -17,28 +17,40 @@ import (
 
 func verifyCommand() *cobra.Command {
 	raw := config.Defaults()
-	output := "text"
+	output, servedBy := "text", ""
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Compare the kernel with the plan, object by object",
 		Long: "verify plans all Services as run does, reads the kernel with eyes of its own, and says\n" +
 			"what differs and what that means for traffic. It writes nothing, and works beside a\n" +
-			"running agent as well as without one. What changes while it looks is looked at twice.\n\n" +
+			"running agent as well as without one. What changes while it looks is looked at twice.\n" +
+			"With --served-by=" + forKubeProxy + " it judges a node of kube-proxy's ipvs mode, before the\n" +
+			"node changes hands: what only this proxy has, and rules, are left out.\n\n" +
 			"It ends with 0 when the kernel equals the plan, 1 when it differs, and 2 when that\n" +
 			"could not be told.",
 		Example: "  kube-ipvs-proxy verify --config /var/lib/kube-proxy/config.conf\n" +
 			"  kube-ipvs-proxy verify --manifests /etc/services --cluster-cidr 10.244.0.0/16\n" +
+			"  kube-ipvs-proxy verify --config /var/lib/kube-proxy/config.conf --served-by=" + forKubeProxy + "\n" +
 			"  kube-ipvs-proxy verify -o json | jq '.differences[].object'",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkOutput(output, "text", "json"); err != nil {
 				return err
 			}
-			s, err := sceneOf(cmd, raw)
+			if servedBy != "" && servedBy != forKubeProxy {
+				return exitError{2, fmt.Errorf("--served-by %q: must be %s or nothing", servedBy, forKubeProxy)}
+			}
+			look, err := lookAround(cmd.Context(), cmd.Flags(), raw)
+			if err != nil {
+				return err
+			}
+			look.options.BindExternal = look.options.BindExternal || servedBy == forKubeProxy // as it does
+			s, err := openScene(cmd.Context(), look)
 			if err != nil {
 				return err
 			}
 			defer s.close()
+			s.shared = servedBy == forKubeProxy
 			v, err := s.verify(cmd.Context())
 			if err != nil {
 				return exitError{2, err}
@@ -50,6 +62,7 @@ func verifyCommand() *cobra.Command {
 		},
 	}
 	toolFlags(cmd, &raw)
+	cmd.Flags().StringVar(&servedBy, "served-by", "", "`proxy` that serves the node now: "+forKubeProxy)
 	cmd.Flags().StringVarP(&output, "output", "o", output, "text or json")
 	completeFlags(cmd, &raw, map[string][]cobra.Completion{"output": {"text", "json"}})
 	return cmd
@@ -92,7 +105,7 @@ const secondLook = 500 * time.Millisecond
 // verify compares the kernel with the plan.
 func (s *scene) verify(ctx context.Context) (verdict, error) {
 	o, _ := s.observe(ctx)
-	all := explain.Compare(s.Desired, o)
+	all := s.compare(o)
 	if slices.ContainsFunc(explain.Wrong(all), func(d explain.Difference) bool { return d.Kind != "rules" && d.Kind != "setting" }) {
 		select {
 		case <-ctx.Done():
@@ -103,9 +116,18 @@ func (s *scene) verify(ctx context.Context) (verdict, error) {
 			return verdict{}, err
 		}
 		s.lookAgain(ctx, &o)
-		all = explain.Compare(s.Desired, o)
+		all = s.compare(o)
 	}
 	return s.judge(o, all), nil
+}
+
+// compare finds the differences that count.
+func (s *scene) compare(o explain.Observed) []explain.Difference {
+	all := explain.Compare(s.Desired, o)
+	if s.shared {
+		return explain.Shared(s.Desired, all)
+	}
+	return all
 }
 
 // lookAgain reads once more what takes no process to read.

@@ -79,6 +79,25 @@ func TestCleanupLeavesTheNodeAsItWas(t *testing.T) {
 	}
 }
 
+// servedByKubeProxy: a node that kube-proxy's ipvs mode has can be judged before it
+// changes hands. Of what that mode has, only bound external addresses are missing here.
+func servedByKubeProxy(t *testing.T) {
+	t.Helper()
+	for _, address := range []string{"203.0.113.7/32", "203.0.113.9/32", "fd20:113::7/128"} {
+		tool(t, "ip address add "+address+" dev kube-ipvs0")
+	}
+	if a := command(t, "verify", "--served-by=kube-proxy-ipvs"); a.code != 0 || !strings.Contains(a.out, "kernel equals the plan") {
+		t.Errorf("verify of kube-proxy's node: %+v", a)
+	}
+	if a := command(t, "list", "--service", "shop/web"); a.code != 0 || !strings.Contains(a.out, "10.96.0.10:80/tcp  shop/web:http  ClusterIP") {
+		t.Errorf("list on kube-proxy's node: %+v", a)
+	}
+	tool(t, "ipvsadm -e -t 10.96.0.10:80 -r 10.244.1.10:8080 -m -w 0")
+	if a := command(t, "verify", "--served-by=kube-proxy-ipvs"); a.code != 1 || !strings.Contains(a.errors, ": 1 differences") {
+		t.Errorf("verify of kube-proxy's node with a weight of 0: %+v", a)
+	}
+}
+
 // TestCleanupForKubeProxy leaves what kube-proxy's ipvs mode takes over.
 func TestCleanupForKubeProxy(t *testing.T) {
 	settle(t)
@@ -115,6 +134,7 @@ func TestCleanupForKubeProxy(t *testing.T) {
 	if rules := tool(t, "ip rule") + tool(t, "ip route show table all"); strings.Contains(rules, "18768") {
 		t.Errorf("capture is left: %s", rules)
 	}
+	servedByKubeProxy(t)
 	settle(t) // adopts it all again
 	if a := command(t, "verify"); a.code != 0 {
 		t.Errorf("verify after that: %+v", a)
