@@ -30,7 +30,7 @@ func verifyCommand() *cobra.Command {
 			"could not be told.",
 		Example: "  kube-ipvs-proxy verify --config /var/lib/kube-proxy/config.conf\n" +
 			"  kube-ipvs-proxy verify --manifests /etc/services --cluster-cidr 10.244.0.0/16\n" +
-			"  kube-ipvs-proxy verify --config /var/lib/kube-proxy/config.conf --served-by=" + forKubeProxy + "\n" +
+			"  kube-ipvs-proxy verify --config config.conf --served-by=" + forKubeProxy + "\n" +
 			"  kube-ipvs-proxy verify -o json | jq '.differences[].object'",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
