@@ -49,22 +49,25 @@ func tellAgent(ctx context.Context, route string, value any) error {
 type view struct {
 	raw     config.Raw
 	options config.Options
-	// agent is nil where flags say where Services come from.
-	agent *agentState
+	// agent is nil where flags say where Services come from; silent says why it does not
+	// answer, where it was asked.
+	agent  *agentState
+	silent error
 }
 
 // lookAround takes the agent's view when none of run's flags is given and an agent
 // answers; else the flags count.
 func lookAround(ctx context.Context, f *pflag.FlagSet, raw config.Raw) (view, error) {
 	given := slices.ContainsFunc(runFlagNames(&raw), f.Changed)
+	var silent error
 	if !given {
 		var state agentState
-		if err := tellAgent(ctx, stateRoute, &state); err == nil {
+		if silent = tellAgent(ctx, stateRoute, &state); silent == nil {
 			return state.view()
 		}
 	}
 	resolved, options, err := configure(f, raw)
-	return view{raw: resolved, options: options}, err
+	return view{raw: resolved, options: options, silent: silent}, err
 }
 
 // view has the agent's configuration.
@@ -84,7 +87,11 @@ func (s *agentState) view() (view, error) {
 // open is the source that the view has.
 func (v view) open(ctx context.Context, options config.Options, log *slog.Logger) (*source, error) {
 	if v.agent == nil {
-		return openSource(ctx, options, log)
+		read, err := openSource(ctx, options, log)
+		if err != nil && v.silent != nil {
+			err = exitError{2, fmt.Errorf("%w; %w (give the flags that the agent has)", err, v.silent)}
+		}
+		return read, err
 	}
 	read := newToldSource(v.agent)
 	return &source{Source: read, problems: func() []watch.Problem { return v.agent.Problems },

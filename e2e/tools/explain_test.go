@@ -5,6 +5,8 @@ package tools
 import (
 	"context"
 	"net/netip"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -103,6 +105,37 @@ addressType: IPv4
 ports: [{name: http, port: 8080}]
 endpoints: [{addresses: [ENDPOINTS], nodeName: node-1}]
 `
+
+// TestWithoutPermission: a user without rights is told what could not be read, and the
+// rest is judged.
+func TestWithoutPermission(t *testing.T) {
+	settle(t)
+	tool(t, "chmod -R a+rX "+filepath.Dir(lab.Manifests.Dir())+" "+filepath.Dir(program))
+	as := []string{"--reuid=65534", "--regid=65534", "--clear-groups", program}
+	for _, ask := range []struct {
+		args []string
+		code int
+		says []string
+	}{
+		{[]string{"verify"}, 2, []string{"sets: could not be read", "rules: could not be read", "cannot be told whether the kernel equals the plan"}},
+		{[]string{"explain", "shop/web", "--to", "10.96.0.10"}, 0, []string{"kernel sets could not be read", "endpoint 10.244.1.10:8080", "verdict works"}},
+		{[]string{"status"}, 1, []string{"warning sets could not be read", "run this as root on the node"}},
+		{[]string{"explain", "shop/wbe"}, 2, []string{"nearest: shop/web"}},
+	} {
+		a := start(t, "setpriv", append(append(slices.Clone(as), ask.args...), nodeArgs()...)...)
+		for _, want := range ask.says {
+			if !strings.Contains(flat(a.out+a.errors), want) {
+				t.Errorf("%v does not say %q: %+v", ask.args, want, a)
+			}
+		}
+		if a.code != ask.code {
+			t.Errorf("%v ended with %d, want %d: %s", ask.args, a.code, ask.code, a.errors)
+		}
+	}
+	if a := start(t, program, "explain", "shop/web"); a.code != 2 || !strings.Contains(a.errors, "no agent of this node answers") {
+		t.Errorf("without an agent and without flags: %+v", a)
+	}
+}
 
 // TestExplain asks about each kind of Service, and what was seen of it.
 func TestExplain(t *testing.T) {

@@ -15,7 +15,7 @@ type Evidence struct {
 	// Counters are those of rules that match a set.
 	Counters []Counter
 	// Connections counts those of IPVS by frontend and state. That of a packet through a
-	// firewall-mark server is under the address that the client used.
+	// firewall-mark server is under the address that the client used. Nil: could not be read.
 	Connections map[ipvsutil.Key]map[string]int
 	// Flows are those of conntrack.
 	Flows []Flow
@@ -48,7 +48,10 @@ func (t *traveller) evidence() {
 
 func (t *traveller) connections(e *Evidence) string {
 	states := e.Connections[t.key]
-	if len(states) == 0 {
+	switch {
+	case e.Connections == nil:
+		return "the connections of IPVS could not be read"
+	case len(states) == 0:
 		return "no connection in IPVS"
 	}
 	var words []string
