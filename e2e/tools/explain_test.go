@@ -159,8 +159,15 @@ func TestExplain(t *testing.T) {
 			}
 		}
 	}
-	if r := lab.Host(testbed.PodC1).Probe.Do(probe.Call{Protocol: probe.TCP, To: netip.MustParseAddrPort("10.96.0.10:80")}); r.Outcome == probe.OK {
-		t.Errorf("somebody answered: %v", r)
+	for _, pod := range []string{testbed.PodL1, testbed.PodRm} {
+		server, err := lab.Host(pod).Serve(probe.TCP, netip.AddrPortFrom(lab.Host(pod).Addr(testbed.IPv4), 8080))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = server.Close() }()
+	}
+	if r := lab.Host(testbed.PodC1).Probe.Do(probe.Call{Protocol: probe.TCP, To: netip.MustParseAddrPort("10.96.0.10:80")}); r.Outcome != probe.OK {
+		t.Errorf("nobody answered: %v", r)
 	}
 	seen := flat(command(t, "explain", "shop/web", "--to", "10.96.0.10").out)
 	for _, want := range []string{"counted packets by rule", "filter KIPVS-FRONTENDS KUBE-CLUSTER-IP ", "seen in IPVS 1 ", "; 1 in conntrack"} {

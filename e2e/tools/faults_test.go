@@ -367,11 +367,11 @@ func fill(t *testing.T) {
 	if err := os.WriteFile(size, []byte(fmt.Sprintln(n*10/9)), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := unix.Mount(size, conntrackMax, "", unix.MS_BIND, ""); err != nil {
+	if err := lab.Host(N).Do(func() error { return unix.Mount(size, conntrackMax, "", unix.MS_BIND, "") }); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := unix.Unmount(conntrackMax, 0); err != nil {
+		if err := lab.Host(N).Do(func() error { return unix.Unmount(conntrackMax, 0) }); err != nil {
 			t.Error(err)
 		}
 	})
