@@ -127,7 +127,7 @@ var objectFaults = []fault{
 	{name: "pods not ready", ask: "explain faulty/unready",
 		says: "endpoint 10.244.1.10:8080 pod late-1 on node-1: not used: it is not ready kernel as planned"},
 	{name: "no endpoints", ask: "explain faulty/none",
-		says: `no EndpointSlice has an endpoint with port name "http" and protocol TCP`},
+		says: `no EndpointSlice has an endpoint with port name "http" and protocol tcp`},
 	{name: "conflict", ask: "explain faulty/younger",
 		says: "verdict not served: Service shop/web has this address and port"},
 	{name: "conflict, asked of the node", ask: "doctor",

@@ -113,7 +113,7 @@ func (c *comparison) bound() {
 			Means: "addresses on it are gone: clients of ClusterIPs time out or reach another host"})
 	}
 	for a := range c.desired.BoundAddrs() {
-		if !o.Bound[a] {
+		if !o.Bound[a] && o.Device { // a device that is gone says it all
 			c.add(Difference{Kind: "address", Object: a.String(), addr: a, Want: "bound", Have: absent,
 				Means: "packets to it leave the node or get no answer: clients time out"})
 		}
