@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 )
 
@@ -14,48 +13,61 @@ func (l listing) print(w io.Writer, rows []row) {
 		fmt.Fprintln(w, "no virtual servers")
 		return
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	header := "SERVER\tWEIGHT\tACTIVE\tINACTIVE\tNODE\tPOD"
-	if l.rate {
-		header = "SERVER\tCONN/S\tPKT/S IN\tOUT\tBYTE/S IN\tOUT"
-	}
-	fmt.Fprintln(t, header)
 	widths := l.widths(rows)
+	line := func(columns ...any) {
+		text := fmt.Sprintf(widths.format(l.rate), columns...)
+		fmt.Fprintln(w, strings.TrimRight(text, " "))
+	}
+	if l.rate {
+		line("SERVER", "CONN/S", "PKT/S IN", "OUT", "BYTE/S IN", "OUT")
+	} else {
+		line("SERVER", "WEIGHT", "ACTIVE", "INACTIVE", "NODE", "POD")
+	}
 	for _, r := range rows {
-		fmt.Fprintln(t, l.serverLine(r))
+		fmt.Fprintln(w, l.serverLine(r))
+		if l.rate {
+			line(append([]any{"  all"}, r.Rate.columns()...)...)
+		}
 		for _, real := range r.RealServers {
-			fmt.Fprintln(t, l.realLine(real, widths))
+			line(l.columns(real, widths)...)
 			if real.State != "" {
-				fmt.Fprintln(t, "     "+real.state(time.Now()))
+				printHanging(w, "     ", "     ", real.state(time.Now()))
 			}
 		}
 	}
-	_ = t.Flush() // the writer is a buffer
 }
 
-// widths of the columns of nodes and pods; zero: any.
-type widths struct{ node, pod int }
+// widths of the columns; a pod's of zero is any.
+type widths struct{ address, node, pod int }
 
-// What the columns between address and node take, and what names get at least.
+// What the columns between address and node take, and what names get.
 const (
 	numberColumns = 26
 	mostNode      = 16
 	leastPod      = 10
 )
 
+// format is that of a line of columns.
+func (w widths) format(rate bool) string {
+	if rate {
+		return fmt.Sprintf("%%-%ds  %%6v  %%8v  %%6v  %%10v  %%10v", w.address)
+	}
+	return fmt.Sprintf("%%-%ds  %%6v  %%6v  %%8v  %%-%ds  %%s", w.address, w.node)
+}
+
 // widths fit a line into 80 columns, unless it is to be wide.
 func (l listing) widths(rows []row) widths {
-	if l.output == "wide" {
-		return widths{}
-	}
-	address, node := 0, len("NODE")
+	w := widths{address: len("SERVER"), node: len("NODE")}
 	for _, r := range rows {
 		for _, real := range r.RealServers {
-			address, node = max(address, len("  -> "+real.Address)), max(node, len(real.Node))
+			w.address, w.node = max(w.address, len("  -> "+real.Address)), max(w.node, len(real.Node))
 		}
 	}
-	node = min(node, mostNode)
-	return widths{node, max(leastPod, usageWidth-address-2-numberColumns-node-2)}
+	if l.output != "wide" {
+		w.node = min(w.node, mostNode)
+		w.pod = max(leastPod, usageWidth-w.address-2-numberColumns-w.node-2)
+	}
+	return w
 }
 
 // clip shortens a name in its middle: both ends tell names apart.
@@ -67,8 +79,7 @@ func clip(name string, width int) string {
 	return name[:width-end-1] + "~" + name[len(name)-end:]
 }
 
-// serverLine has the name and the options of a virtual server. Without tabs it takes
-// no part in the columns.
+// serverLine has the name and the options of a virtual server; it has no columns.
 func (l listing) serverLine(r row) string {
 	parts := []string{r.Server}
 	if r.Service != "" {
@@ -92,23 +103,22 @@ func (l listing) serverLine(r row) string {
 	if r.State != "" {
 		parts = append(parts, r.State)
 	}
-	line := strings.Join(parts, "  ")
-	if l.rate {
-		line += "\t" + r.Rate.columns()
-	}
-	return line
+	return strings.Join(parts, "  ")
 }
 
-func (l listing) realLine(r realRow, w widths) string {
-	line := "  -> " + r.Address
+// columns are those of a real server.
+func (l listing) columns(r realRow, w widths) []any {
+	address := "  -> " + r.Address
 	if l.rate {
-		return line + "\t" + r.Rate.columns()
+		return append([]any{address}, r.Rate.columns()...)
 	}
-	line += fmt.Sprintf("\t%d\t%d\t%d\t%s\t%s", r.Weight, r.Active, r.Inactive, dash(clip(r.Node, w.node)), dash(clip(r.Pod, w.pod)))
+	node, pod := r.Node, r.Pod
 	if l.output == "wide" {
-		line += "\t" + fmt.Sprintf("%d conn/s, %d B/s in, %d B/s out", r.Rate.Connections, r.Rate.BytesIn, r.Rate.BytesOut)
+		pod = fmt.Sprintf("%s  %d conn/s, %d B/s in, %d B/s out", dash(pod), r.Rate.Connections, r.Rate.BytesIn, r.Rate.BytesOut)
+	} else {
+		node, pod = clip(node, w.node), clip(pod, w.pod)
 	}
-	return line
+	return []any{address, r.Weight, r.Active, r.Inactive, dash(node), dash(pod)}
 }
 
 // state says what is special about a real server; of a drain also why, since when and
@@ -130,8 +140,8 @@ func (r realRow) state(now time.Time) string {
 	return text
 }
 
-func (r rate) columns() string {
-	return fmt.Sprintf("%d\t%d\t%d\t%d\t%d", r.Connections, r.PacketsIn, r.PacketsOut, r.BytesIn, r.BytesOut)
+func (r rate) columns() []any {
+	return []any{r.Connections, r.PacketsIn, r.PacketsOut, r.BytesIn, r.BytesOut}
 }
 
 func dash(s string) string {

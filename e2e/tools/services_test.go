@@ -55,7 +55,7 @@ addressType: IPv4
 ports: [{name: http, port: 8080}]
 endpoints:
 - {addresses: [10.244.1.10], nodeName: node-1, targetRef: {kind: Pod, name: web-55d8f7c9b4-k2x8p}, conditions: {ready: true}}
-- {addresses: [10.244.2.10], nodeName: node-2, targetRef: {kind: Pod, name: web-of-a-long-name-55d8f7c9b4-zzzzz}, conditions: {ready: true}}
+- {addresses: [10.244.2.10], nodeName: node-2, targetRef: {kind: Pod, name: web-of-a-really-long-name-55d8f7c9b4-zzzzz}, conditions: {ready: true}}
 - {addresses: [10.244.3.10], nodeName: node-3, conditions: {ready: false}}
 ---
 apiVersion: discovery.k8s.io/v1
