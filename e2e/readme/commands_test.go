@@ -29,13 +29,13 @@ var kinds = []struct {
 	{"helm install ", chart},
 	{"O=", folder},
 	{"resources: ", nothing}, {"components: ", nothing}, // a file's text, tested in deploy
-	{"kube-ipvs-proxy ", nothing}, // run in the lab, see lab_test.go
+	{"kube-ipvs-proxy ", nothing}, // run in the lab, or its help is asked in cmd
 	// Labels of nodes and the state of a roll-out need a cluster with nodes: e2e/cluster
 	// has none. What they lead to is computed in e2e/deploy from the selectors.
 	{"kubectl label ", nothing}, {"kubectl -n kube-system rollout ", nothing},
 	{"kubectl -n kube-system get ", nothing}, {"kubectl -n kube-system exec ", nothing},
 	{"sh e2e/verify-ipvsadm.sh ", nothing},            // run in e2e/tools
-	{"source <(kube-ipvs-proxy completion ", nothing}, // run in lab_test.go, without a shell
+	{"source <(kube-ipvs-proxy completion ", nothing}, // run in cmd, without a shell
 }
 
 // TestEveryCommand finds what each command of the documents needs.

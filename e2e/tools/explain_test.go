@@ -170,7 +170,7 @@ func TestExplain(t *testing.T) {
 		t.Errorf("nobody answered: %v", r)
 	}
 	seen := flat(command(t, "explain", "shop/web", "--to", "10.96.0.10").out)
-	for _, want := range []string{"counted packets by rule", "filter KIPVS-FRONTENDS KUBE-CLUSTER-IP ", "seen in IPVS 1 ", "; 1 in conntrack"} {
+	for _, want := range []string{"counted packets by chain and set", "filter KIPVS-FRONTENDS KUBE-CLUSTER-IP ", "seen in IPVS 1 ", "; 1 in conntrack"} {
 		if !strings.Contains(seen, want) {
 			t.Errorf("after a request it does not say %q: %s", want, seen)
 		}

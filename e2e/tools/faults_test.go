@@ -230,7 +230,10 @@ func TestPlantedFaults(t *testing.T) {
 			settle(t)
 		}
 		plantAll(t, round)
-		before := state(t)
+		before := ""
+		if n == 0 {
+			before = state(t)
+		}
 		answers := askAll(t, round)
 		for _, f := range round {
 			a := answers[f.ask]
@@ -244,11 +247,13 @@ func TestPlantedFaults(t *testing.T) {
 			})
 		}
 		checkCodes(t, answers)
-		if planned := command(t, "plan"); planned.code != 0 || n == 0 && work(planned) < len(kernelFaults)-3 {
-			t.Errorf("plan: %+v", planned)
-		}
-		if state(t) != before {
-			t.Error("a command that looks changed the kernel")
+		if n == 0 {
+			if planned := command(t, "plan"); planned.code != 0 || work(planned) < len(kernelFaults)-3 {
+				t.Errorf("plan: %+v", planned)
+			}
+			if state(t) != before {
+				t.Error("a command that looks changed the kernel")
+			}
 		}
 		for _, f := range round {
 			for _, line := range f.undo {

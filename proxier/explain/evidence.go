@@ -34,16 +34,31 @@ func (t *traveller) evidence() {
 	if e == nil {
 		return
 	}
-	var seen []string
-	for _, c := range e.Counters {
-		if c.Packets > 0 && slices.ContainsFunc(t.frontend.Members, func(m ipsetutil.Member) bool { return m.Set == c.Set }) {
-			seen = append(seen, fmt.Sprintf("%s %s %d", c.Chain, c.Set, c.Packets))
-		}
-	}
-	if len(seen) > 0 {
-		t.path.step("counted", "packets by rule, of all members of the set: "+strings.Join(seen, "; "))
+	if counted := t.counted(e); len(counted) > 0 {
+		t.path.step("counted", "packets by chain and set, of all members of the set: "+strings.Join(counted, "; "))
 	}
 	t.path.step("seen", t.connections(e)+"; "+t.flows(e))
+}
+
+// counted are the rules that match a set of this frontend and saw packets. Rules of one
+// chain and set count together.
+func (t *traveller) counted(e *Evidence) []string {
+	var order []Counter
+	for _, c := range e.Counters {
+		if c.Packets == 0 || !slices.ContainsFunc(t.frontend.Members, func(m ipsetutil.Member) bool { return m.Set == c.Set }) {
+			continue
+		}
+		if last := len(order) - 1; last >= 0 && order[last].Chain == c.Chain && order[last].Set == c.Set {
+			order[last].Packets += c.Packets
+		} else {
+			order = append(order, c)
+		}
+	}
+	var words []string
+	for _, c := range order {
+		words = append(words, fmt.Sprintf("%s %s %d", c.Chain, c.Set, c.Packets))
+	}
+	return words
 }
 
 func (t *traveller) connections(e *Evidence) string {
