@@ -104,7 +104,7 @@ var hostFaults = []fault{
 		says: "packets came by another device than the way back to their source, and were dropped in silence"},
 	{name: "short idle limit", plant: []string{"ipvsadm --set 60 30 30"}, undo: []string{"ipvsadm --set 900 120 300"}, ask: doctorAsk,
 		says: "warning IPVS forgets TCP connections that are idle for 60 s"},
-	{name: "ports of the node overlap NodePorts", plant: []string{"sysctl -qw net.ipv4.ip_local_port_range=20000\u00a060999"},
+	{name: "ports of the node overlap NodePorts", plant: []string{"sysctl -qw net.ipv4.ip_local_port_range=20000\u00a060999", "sysctl -qw net.ipv4.ip_local_reserved_ports=8080"},
 		undo: []string{"sysctl -qw net.ipv4.ip_local_port_range=32768\u00a060999"}, ask: doctorAsk,
 		says: "warning the node takes ports 20000-60999 for its own connections, NodePorts are 30000-32767"},
 	{name: "MTU", plant: []string{"ip link set eth0 mtu 1400"}, undo: []string{"ip link set eth0 mtu 1500"}, ask: doctorAsk,
