@@ -3,7 +3,10 @@ GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 STATIC   := CGO_ENABLED=0 go build -trimpath -buildvcs=false
 
-.PHONY: help build unit lint e2e peers test demo
+# What "make bench" measures; "bin/kube-ipvs-bench --help" lists all that can be said.
+BENCH    ?= --sizes 100x4,1000x4,5000x4,1000x50 --rounds 3
+
+.PHONY: help build unit lint e2e peers test demo bench
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
@@ -34,3 +37,9 @@ test: lint unit e2e ## everything
 demo: build ## three nodes, Services, requests and changes, on a kernel with IPVS
 	$(STATIC) -o bin/ ./e2e/vm ./e2e/demo
 	bin/vm --env BIN=$(CURDIR)/bin -- bin/demo
+
+bench: build ## rule-sync time against kube-proxy's modes and the plain tools, into bench-results/ (hours; BENCH='--sizes 100x4 --rounds 1' for a part)
+	$(STATIC) -o bin/ ./e2e/vm
+	@mkdir -p bench-results
+	proxy=$$(cd e2e/peers && go run . kube-proxy) && bin/vm --steady --timeout 0 --results bench-results -- bin/kube-ipvs-bench \
+	  --ours $(CURDIR)/bin/kube-ipvs-proxy --kube-proxy $$proxy --results /results --note 'QEMU, one emulated CPU whose clock follows its instructions (--steady)' $(BENCH)

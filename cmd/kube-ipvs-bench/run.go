@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"time"
@@ -56,7 +57,7 @@ func (o *options) run(ctx context.Context, progress io.Writer) (r *report.Report
 				}
 				s, _ := find(name)
 				r.Versions[name] = b.programs.versions[s.program]
-				r.Runs = append(r.Runs, b.one(ctx, s, size, round))
+				b.one(ctx, r, report.Run{Subject: name, Size: size, Round: round, Values: map[string][]float64{}})
 			}
 		}
 	}
@@ -66,11 +67,14 @@ func (o *options) run(ctx context.Context, progress io.Writer) (r *report.Report
 	return r, err
 }
 
-// one measures one subject; what fails is in the result.
-func (b *bench) one(ctx context.Context, s subject, size world.Size, round int) report.Run {
-	run := report.Run{Subject: s.name, Size: size, Round: round, Values: map[string][]float64{}}
-	t := &trial{bench: b, subject: s, world: world.New(size), values: run.Values,
-		title: fmt.Sprintf("%v, round %d of %d, %s", size, round, b.rounds, s.name)}
+// one measures one subject and adds its run to the report; what fails is in there.
+func (b *bench) one(ctx context.Context, r *report.Report, run report.Run) {
+	s, _ := find(run.Subject)
+	run.Failure = "it was not finished"
+	at := len(r.Runs)
+	r.Runs = append(r.Runs, run)
+	t := &trial{bench: b, subject: s, world: world.New(run.Size), values: run.Values, keep: func() { b.keep(r) },
+		title: fmt.Sprintf("%v, round %d of %d, %s", run.Size, run.Round, b.rounds, s.name)}
 	var err error
 	if s.program == "" {
 		err = t.tools(ctx)
@@ -81,11 +85,26 @@ func (b *bench) one(ctx context.Context, s subject, size world.Size, round int) 
 	if err != nil && ctx.Err() != nil {
 		err = errors.New("interrupted")
 	}
-	if err != nil {
-		run.Failure = err.Error()
-		t.say("FAILED: %v", err)
+	if err == nil {
+		r.Runs[at].Failure = ""
+		return
 	}
-	return run
+	r.Runs[at].Failure = err.Error()
+	t.say("FAILED: %v", err)
+}
+
+// keep writes what there is so far, for who has to end this before its time.
+func (b *bench) keep(r *report.Report) {
+	if b.results == "" {
+		return
+	}
+	err := os.MkdirAll(b.results, 0o755)
+	if err == nil {
+		err = writeFile(filepath.Join(b.results, "results.json"), r, writers["json"])
+	}
+	if err != nil {
+		fmt.Fprintln(b.progress, "results so far:", err)
+	}
 }
 
 // machine says on what it runs.

@@ -26,6 +26,7 @@ type trial struct {
 	world   *world.World
 	values  map[string][]float64
 	title   string
+	keep    func() // writes the results so far
 
 	room    *room.Room
 	server  *api.Server
@@ -68,6 +69,7 @@ func (t *trial) proxy(ctx context.Context) error {
 			return fmt.Errorf("%s: %w", step.name, err)
 		}
 		t.say("%s, %.1f s", step.name, time.Since(began).Seconds())
+		t.keep()
 	}
 	return nil
 }

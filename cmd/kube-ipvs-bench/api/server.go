@@ -191,6 +191,7 @@ func (s *Server) Serve(l net.Listener) (stop func()) {
 // Close ends all watches.
 func (s *Server) Close() { close(s.done) }
 
+// ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	last := parts[len(parts)-1]
