@@ -15,7 +15,7 @@ import (
 const root = "../.."
 
 // documents are those whose commands are looked at.
-var documents = []string{"README.md", "CONTRIBUTING.md", "deploy/README.md", "e2e/README.md"}
+var documents = []string{"README.md", "CONTRIBUTING.md", "deploy/README.md", "deploy/troubleshooting.md", "e2e/README.md"}
 
 // kinds say how each command is tested; the first that fits counts.
 var kinds = []struct {

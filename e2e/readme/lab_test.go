@@ -95,17 +95,21 @@ func apply(t *testing.T, lab *testbed.Lab, file, name string) {
 	}
 }
 
-// TestReadmeInTheLab does what the comments above the README's transcripts say, runs
+// TestReadmeInTheLab does what the comments above the documents' transcripts say, runs
 // their commands and compares what they print. What was printed is left in the results,
-// so that the README can be mended from it.
+// so that the documents can be mended from it.
 func TestReadmeInTheLab(t *testing.T) {
-	text, err := os.ReadFile(root + "/README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	scenes := Scenes("README.md", string(text))
-	if len(scenes) < 11 {
-		t.Fatalf("the README has %d transcripts", len(scenes))
+	var scenes []Scene
+	for _, name := range []string{"README.md", "deploy/troubleshooting.md"} {
+		text, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		of := Scenes(name, string(text))
+		if len(of) < 3 {
+			t.Fatalf("%s has %d transcripts", name, len(of))
+		}
+		scenes = append(scenes, of...)
 	}
 	copyProgram(t)
 	lab := startLab(t)
@@ -118,7 +122,7 @@ func TestReadmeInTheLab(t *testing.T) {
 				out := command(t, lab, step.Command)
 				fmt.Fprintf(&printed, "$ %s\n%s\n", step.Command, out)
 				if shown, have := plain(step.Output), plain(strings.Split(out, "\n")); !Matches(shown, have) {
-					t.Errorf("%s: %s prints\n%s\nthe README shows\n%s", scene.Where, step.Command, out, strings.Join(step.Output, "\n"))
+					t.Errorf("%s: %s prints\n%s\nthe document shows\n%s", scene.Where, step.Command, out, strings.Join(step.Output, "\n"))
 				}
 			}
 			prepare(t, lab, scene.After)
