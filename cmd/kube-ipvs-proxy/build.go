@@ -32,7 +32,7 @@ type agent struct {
 	hasScheduler func(name string) bool
 	// reserve keeps NodePorts out of the node's own connections; nil: nothing does.
 	reserve func(ctx context.Context, ports map[uint16]bool) (changed bool, err error)
-	closers      []func() error
+	closers []func() error
 	// options and rules belong to the loop once it runs; see adopt. Rules is nil
 	// where others than netfilter's are.
 	options config.Options

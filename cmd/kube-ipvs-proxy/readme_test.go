@@ -7,8 +7,59 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/pflag"
+
 	"kube-ipvs-proxy/e2e/readme"
+	"kube-ipvs-proxy/proxier/config"
 )
+
+// TestFlagsOfTheDocuments: every flag between back quotes is one of ours, and the sample
+// configuration has no field that nobody reads.
+func TestFlagsOfTheDocuments(t *testing.T) {
+	known := map[string]bool{}
+	commands := append(command().Commands(), command())
+	for _, c := range commands {
+		c.Flags().VisitAll(func(f *pflag.Flag) { known[f.Name] = true })
+	}
+	// Flags of others: the API server, the tests' machine, helm.
+	for _, name := range []string{"service-node-port-range", "machine", "steady", "set"} {
+		known[name] = true
+	}
+	quoted := regexp.MustCompile("`--([a-z0-9-]+)")
+	for _, name := range []string{"README.md", "deploy/README.md", "deploy/troubleshooting.md", "e2e/README.md"} {
+		text, err := os.ReadFile("../../" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, found := range quoted.FindAllStringSubmatch(string(text), -1) {
+			if !known[found[1]] {
+				t.Errorf("%s: no command has the flag --%s", name, found[1])
+			}
+		}
+	}
+	text, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, sample, ok := strings.Cut(string(text), "```yaml\n")
+	if !ok {
+		t.Fatal("no sample configuration")
+	}
+	sample, _, _ = strings.Cut(sample, "```")
+	raw, err := config.Read([]byte(sample))
+	if err != nil {
+		t.Fatal(err)
+	}
+	options, err := raw.Validate()
+	if err != nil || options.Scheduler != "lc" || len(options.ClusterCIDRs) != 2 {
+		t.Errorf("the sample gives %+v, %v", options, err)
+	}
+	for _, note := range options.Notes {
+		if strings.Contains(note.Text, "unknown") {
+			t.Errorf("the sample: %s", note.Text)
+		}
+	}
+}
 
 // TestCommandsOfTheReadme: each is there, has help, and knows the flags that the README
 // names beside it. Those with output are run in e2e/readme.
