@@ -148,7 +148,7 @@ func findingsError(found []explain.Finding) error {
 		count[f.Level]++
 	}
 	if n, m := count[explain.Fault], count[explain.Warning]; n+m > 0 {
-		return exitError{1, fmt.Errorf("%d faults, %d warnings", n, m)}
+		return exitError{1, fmt.Errorf("%s, %s", count(n, "fault"), count(m, "warning"))}
 	}
 	return nil
 }

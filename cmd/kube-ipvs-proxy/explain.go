@@ -179,7 +179,7 @@ func printPaths(w io.Writer, output string, q explain.Question, paths []explain.
 	if output == "json" {
 		return printJSON(w, paths)
 	}
-	fmt.Fprintf(w, "Service %s: %d frontends\n", q.Name, len(paths))
+	fmt.Fprintf(w, "Service %s: %s\n", q.Name, count(len(paths), "frontend"))
 	for _, p := range q.Problems {
 		printHanging(w, "", "  ", p.Part+": "+p.Reason)
 	}

@@ -22,7 +22,7 @@ func TestFlagsOfTheDocuments(t *testing.T) {
 		c.Flags().VisitAll(func(f *pflag.Flag) { known[f.Name] = true })
 	}
 	// Flags of others: the API server, the tests' machine, helm.
-	for _, name := range []string{"service-node-port-range", "machine", "steady", "set"} {
+	for _, name := range []string{"service-node-port-range", "machine", "steady", "set", "help"} {
 		known[name] = true
 	}
 	quoted := regexp.MustCompile("`--([a-z0-9-]+)")

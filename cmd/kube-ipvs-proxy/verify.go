@@ -178,12 +178,20 @@ func (s *scene) counts() counts {
 	return c
 }
 
+// count is a number with its word.
+func count(n int, word string) string {
+	if n == 1 {
+		return "1 " + word
+	}
+	return fmt.Sprintf("%d %ss", n, word)
+}
+
 // err is nil for equal, else an error with the exit status.
 func (v verdict) err() error {
 	switch v.Result {
 	case "different":
 		n := len(explain.Wrong(v.Differences))
-		return exitError{1, fmt.Errorf("the kernel differs from the plan: %d differences (\"plan\" shows what run would do)", n)}
+		return exitError{1, fmt.Errorf("the kernel differs from the plan: %s (\"plan\" shows what run would do)", count(n, "difference"))}
 	case "unknown":
 		return exitError{2, errors.New("not all could be read, so it cannot be told whether the kernel equals the plan")}
 	}

@@ -93,7 +93,7 @@ func servedByKubeProxy(t *testing.T) {
 		t.Errorf("list on kube-proxy's node: %+v", a)
 	}
 	tool(t, "ipvsadm -e -t 10.96.0.10:80 -r 10.244.1.10:8080 -m -w 0")
-	if a := command(t, "verify", "--served-by=kube-proxy-ipvs"); a.code != 1 || !strings.Contains(a.errors, ": 1 differences") {
+	if a := command(t, "verify", "--served-by=kube-proxy-ipvs"); a.code != 1 || !strings.Contains(a.errors, ": 1 difference (") {
 		t.Errorf("verify of kube-proxy's node with a weight of 0: %+v", a)
 	}
 }
