@@ -143,11 +143,11 @@ func printFindings(w io.Writer, output string, found []explain.Finding) error {
 
 // findingsError is nil when nothing is wrong.
 func findingsError(found []explain.Finding) error {
-	count := map[explain.Level]int{}
+	levels := map[explain.Level]int{}
 	for _, f := range found {
-		count[f.Level]++
+		levels[f.Level]++
 	}
-	if n, m := count[explain.Fault], count[explain.Warning]; n+m > 0 {
+	if n, m := levels[explain.Fault], levels[explain.Warning]; n+m > 0 {
 		return exitError{1, fmt.Errorf("%s, %s", count(n, "fault"), count(m, "warning"))}
 	}
 	return nil
