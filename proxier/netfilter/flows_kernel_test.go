@@ -192,7 +192,7 @@ func TestCaseD10ManyFlows(t *testing.T) {
 		runtime.ReadMemStats(&after)
 		allocated := after.TotalAlloc - memory.TotalAlloc
 		t.Logf("%d of %d flows deleted in %v, %d octets allocated", deleted, before, time.Since(start), allocated)
-		const buffers, ofAFlow = 2 << 20, 1 << 10
+		const buffers, ofAFlow = 512 << 10, 256
 		if limit := uint64(buffers + before*ofAFlow); allocated > limit {
 			t.Errorf("%d octets allocated for %d flows, want %d at most", allocated, before, limit)
 		}
