@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"strconv"
 	"testing"
 	"time"
 
@@ -19,7 +20,7 @@ import (
 )
 
 // healthPort is the healthCheckNodePort of the tests here.
-const healthPort = 32100
+const healthPort = 32700
 
 // withHealth is an eTP Local Service with a health port.
 func withHealth(endpoints ...endpoint) service {
@@ -102,7 +103,7 @@ func TestStatement121HealthPortPassesLaterRules(t *testing.T) {
 	s := begin(t)
 	s.service(withHealth(ready(L1)...))
 	for _, f := range testbed.Families() {
-		rule := []string{"INPUT", "-p", "tcp", "--dport", "32100", "-j", "DROP"}
+		rule := []string{"INPUT", "-p", "tcp", "--dport", strconv.Itoa(healthPort), "-j", "DROP"}
 		s.run(iptables(f), append([]string{"-A"}, rule...)...)
 		t.Cleanup(func() { s.run(iptables(f), append([]string{"-D"}, rule...)...) })
 	}
