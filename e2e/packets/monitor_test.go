@@ -3,6 +3,7 @@
 package packets
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -54,7 +55,7 @@ func TestStatement120HealthPortThatIsTaken(t *testing.T) {
 	if err := taken.Close(); err != nil {
 		t.Fatal(err)
 	}
-	s.until("the port", func() bool { code, _ := s.page("127.0.0.1:32100", "/"); return code == 200 })
+	s.until("the port", func() bool { code, _ := s.page(fmt.Sprint("127.0.0.1:", healthPort), "/"); return code == 200 })
 }
 
 // kubeProxyMetrics are those that kube-proxy has in mode ipvs: type, name, labels.
