@@ -204,7 +204,7 @@ func (p *Proxier) Plan(ctx context.Context) (*ledger.Ledger, error) {
 		return nil, err
 	}
 	p.planNode()
-	p.planAll(union(p.source.Names(), p.ledger.Names()))
+	p.planAll(union(p.source.Names(), p.ledger.Names()), &ledger.Touched{})
 	return p.ledger, nil
 }
 

@@ -69,8 +69,7 @@ func (p *Proxier) work(ctx context.Context) Summary {
 	if dirty.All || !p.planned {
 		touched = p.planNode()
 	}
-	more, panics := p.planAll(names)
-	touched.Merge(more)
+	panics := p.planAll(names, &touched)
 	s.Dirty, s.Panics, s.Planned = len(names), panics, time.Since(start)
 	p.reserved.note(p.ledger, touched)
 	s.Report = p.kernel.Round(ctx, touched)
@@ -113,14 +112,12 @@ func (p *Proxier) planNode() ledger.Touched {
 
 // planAll plans the named Services, and those for which a mark came free by that,
 // and records what they claim.
-func (p *Proxier) planAll(names []plan.ServiceName) (touched ledger.Touched, panics int) {
+func (p *Proxier) planAll(names []plan.ServiceName, touched *ledger.Touched) (panics int) {
 	for _, list := range []func() []plan.ServiceName{
 		func() []plan.ServiceName { return names }, p.ledger.Promotable,
 	} {
 		for _, name := range list() {
-			changed, ok := p.plan(name)
-			touched.Merge(changed)
-			if !ok {
+			if !p.plan(name, touched) {
 				panics++
 			}
 		}
@@ -129,7 +126,7 @@ func (p *Proxier) planAll(names []plan.ServiceName) (touched ledger.Touched, pan
 		p.planned = true
 		p.ledger.ForgetAdopted()
 	}
-	return touched, panics
+	return panics
 }
 
 // tell logs one line for a round that did something, and one when the state of the

@@ -11,11 +11,11 @@ import (
 	"kube-ipvs-proxy/proxier/watch"
 )
 
-// plan plans one Service and records its claims. A panic costs this Service its
+// plan plans one Service, records its claims and adds what that touched. A panic costs this Service its
 // change and nobody else's: it keeps what it had, is said as a problem and planned
 // again later. What was touched before the panic is not known, so that the kernel is
 // read and compared anew.
-func (p *Proxier) plan(name plan.ServiceName) (touched ledger.Touched, ok bool) {
+func (p *Proxier) plan(name plan.ServiceName, touched *ledger.Touched) (ok bool) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			p.problems.replace(name, []plan.Problem{{
@@ -23,20 +23,22 @@ func (p *Proxier) plan(name plan.ServiceName) (touched ledger.Touched, ok bool) 
 			}})
 			p.panicked[name] = time.Now().Add(planAgain)
 			p.kernel.Doubt()
-			touched, ok = p.ledger.All(), false
+			touched.Merge(p.ledger.All())
+			ok = false
 		}
 	}()
 	service, endpoints := p.source.Service(name)
 	if service == nil {
 		p.problems.replace(name, nil)
 		delete(p.panicked, name)
-		return p.ledger.Remove(name), true
+		p.ledger.RemoveInto(touched, name)
+		return true
 	}
 	claims, found := plan.For(service, endpoints, p.node, p.config.Plan)
-	touched = p.ledger.Replace(ledger.Owner{Name: name, Created: service.Created}, claims)
+	p.ledger.ReplaceInto(touched, ledger.Owner{Name: name, Created: service.Created}, claims)
 	p.problems.replace(name, found)
 	delete(p.panicked, name)
-	return touched, true
+	return true
 }
 
 // problems says each problem once: when it appears, or appears again.

@@ -11,16 +11,35 @@ import (
 // would double it; a change of one endpoint leaves a few kilobytes.
 const garbage = 50
 
-// thrift keeps the memory of the process small. An operator who sets GOGC has chosen
-// for himself.
-func thrift() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(garbage)
-	}
+// headroom is memory that is set aside and never used, so that it takes none. While it
+// is there, garbage is collected as if so much more were in use: a heap that grows from
+// nothing is not gone through again and again.
+const headroom = 32 << 20
+
+// thrift keeps the memory of the process small, and the work on it. An operator who
+// sets GOGC has chosen for himself.
+type thrift struct {
+	headroom []byte
+	once     sync.Once
 }
 
-// afterStart gives back to the system, once, what only the start needed: the lists of
-// all objects as they were read, and the operations that made them.
-type afterStart struct{ once sync.Once }
+func saveMemory() *thrift {
+	t := &thrift{}
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(garbage)
+		t.headroom = make([]byte, headroom)
+	}
+	return t
+}
 
-func (a *afterStart) complete() { a.once.Do(func() { go debug.FreeOSMemory() }) }
+// started gives back to the system, once, what only the start needed: the lists of all
+// objects as they were read, and the operations that they led to.
+func (t *thrift) started() {
+	if t == nil {
+		return
+	}
+	t.once.Do(func() {
+		t.headroom = nil
+		go debug.FreeOSMemory()
+	})
+}

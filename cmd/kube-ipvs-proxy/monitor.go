@@ -29,7 +29,7 @@ type monitor struct {
 	log     *slog.Logger
 	// counted is when the inventory was last taken.
 	counted time.Time
-	start   afterStart
+	memory  *thrift
 	// triggers are the causes of changes that are not in the kernel yet; the loop's.
 	triggers []watch.Trigger
 }
@@ -109,7 +109,7 @@ func (m *monitor) ended(s proxier.Summary) {
 	}
 	if s.Complete() {
 		m.programmed(time.Now())
-		m.start.complete()
+		m.memory.started()
 	}
 	m.eligible()
 	if s.Dirty > 0 {

@@ -73,7 +73,7 @@ const startAction = "StartKubeProxy"
 // run builds the agent and lets it work until the context ends; follower takes care
 // of changes of the configuration file.
 func run(ctx context.Context, options config.Options, log *slog.Logger, follower *follower) error {
-	thrift()
+	memory := saveMemory()
 	if _, err := connect(options); err != nil {
 		return err
 	}
@@ -86,6 +86,7 @@ func run(ctx context.Context, options config.Options, log *slog.Logger, follower
 		return err
 	}
 	defer agent.close()
+	agent.monitor.memory = memory
 	if options.Once {
 		ops, err := agent.proxier.Once(ctx)
 		if err != nil {

@@ -82,6 +82,7 @@ type Ledger struct {
 	healthChanges map[plan.ServiceName]bool
 	marks         *marks
 	counts        Counts
+	tracker       tracker
 }
 
 type claims struct {
@@ -110,7 +111,7 @@ type holding struct {
 // server takes every packet of the node with its mark, whoever set it: markBase
 // holds a bit of ours, so that the small marks that others use are none of these.
 func New(markBase uint32, markBits uint8) *Ledger {
-	return &Ledger{
+	l := &Ledger{
 		claims:    map[plan.ServiceName]claims{},
 		contests:  map[ipvsutil.Key][]claimant{},
 		contested: map[ipvsutil.Key]bool{},
@@ -124,20 +125,29 @@ func New(markBase uint32, markBits uint8) *Ledger {
 
 		healthChanges: map[plan.ServiceName]bool{},
 	}
+	l.tracker.ledger = l
+	return l
 }
 
 // Replace records what an owner claims now, in place of what it claimed before,
 // and returns the keys whose desired value became another one.
 func (l *Ledger) Replace(owner Owner, now plan.Claims) Touched {
-	t := newTracker(l)
+	touched := newTouched()
+	l.ReplaceInto(&touched, owner, now)
+	return touched
+}
+
+// ReplaceInto is Replace that adds the keys to those of other changes.
+func (l *Ledger) ReplaceInto(touched *Touched, owner Owner, now plan.Claims) {
+	t := l.tracker.start()
 	before := l.claims[owner.Name]
 	l.leaveShortCircuits(t, owner, before.ShortCircuits, now.ShortCircuits)
 	led := ledFrontends(now)
 	l.assignMarks(owner, now.ShortCircuits, led)
 	l.enterFrontends(t, owner, before, now)
 	l.enterShortCircuits(t, owner, now, led)
-	count(l.bound, t.bound, &l.counts.Bound, now.Bound, before.Bound)
-	count(l.captured, t.captured, &l.counts.Captured, now.Captured, before.Captured)
+	count(l.bound, &t.bound, &l.counts.Bound, now.Bound, before.Bound)
+	count(l.captured, &t.captured, &l.counts.Captured, now.Captured, before.Captured)
 	for _, m := range now.Members {
 		l.hold(t, m, 0)
 	}
@@ -149,12 +159,19 @@ func (l *Ledger) Replace(owner Owner, now plan.Claims) Touched {
 		delete(l.claims, owner.Name)
 	}
 	l.setHealth(owner.Name, now.HealthCheck)
-	return t.touched()
+	t.into(touched)
 }
 
 // Remove is Replace by nothing.
 func (l *Ledger) Remove(name plan.ServiceName) Touched {
-	return l.Replace(Owner{Name: name, Created: l.claims[name].owner.Created}, plan.Claims{})
+	touched := newTouched()
+	l.RemoveInto(&touched, name)
+	return touched
+}
+
+// RemoveInto is Remove that adds the keys to those of other changes.
+func (l *Ledger) RemoveInto(touched *Touched, name plan.ServiceName) {
+	l.ReplaceInto(touched, Owner{Name: name, Created: l.claims[name].owner.Created}, plan.Claims{})
 }
 
 func isNothing(c plan.Claims) bool {
@@ -325,15 +342,19 @@ func (l *Ledger) release(t *tracker, m ipsetutil.Member) {
 }
 
 // count adds one holder for each address wanted now, then takes away those of before.
-func count(holders map[netip.Addr]int, touch map[netip.Addr]bool, sum *[2]int, now, before []netip.Addr) {
+func count(holders map[netip.Addr]int, touch *notes[netip.Addr, bool], sum *[2]int, now, before []netip.Addr) {
 	for _, a := range now {
-		note(touch, a, holders[a] > 0)
+		if !touch.has(a) {
+			touch.add(a, holders[a] > 0)
+		}
 		if holders[a]++; holders[a] == 1 {
 			sum[family(a.Is6())]++
 		}
 	}
 	for _, a := range before {
-		note(touch, a, holders[a] > 0)
+		if !touch.has(a) {
+			touch.add(a, holders[a] > 0)
+		}
 		if holders[a]--; holders[a] <= 0 {
 			delete(holders, a)
 			sum[family(a.Is6())]--

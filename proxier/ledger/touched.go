@@ -3,6 +3,7 @@ package ledger
 import (
 	"maps"
 	"net/netip"
+	"slices"
 
 	"kube-ipvs-proxy/ipsetutil"
 	"kube-ipvs-proxy/ipvsutil"
@@ -15,6 +16,7 @@ type Touched struct {
 	Bound, Captured map[netip.Addr]struct{}
 }
 
+// newTouched has a map of each kind, as long as none is nil.
 func newTouched() Touched {
 	return Touched{
 		Servers: map[ipvsutil.Key]struct{}{}, Members: map[ipsetutil.Member]struct{}{},
@@ -47,64 +49,117 @@ func merged[K comparable](into, from map[K]struct{}) map[K]struct{} {
 }
 
 // tracker remembers the value that each key had before a change, so that only
-// keys whose value is another one afterwards count as touched.
+// keys whose value is another one afterwards count as touched. A ledger has one, which
+// each change uses again.
 type tracker struct {
 	ledger          *Ledger
-	servers         map[ipvsutil.Key]*Server // nil: was not there
-	members         map[ipsetutil.Member]holding
-	bound, captured map[netip.Addr]bool
+	servers         notes[ipvsutil.Key, *Server] // nil: was not there
+	members         notes[ipsetutil.Member, holding]
+	bound, captured notes[netip.Addr, bool]
 }
 
-func newTracker(l *Ledger) *tracker {
-	return &tracker{
-		ledger:  l,
-		servers: map[ipvsutil.Key]*Server{}, members: map[ipsetutil.Member]holding{},
-		bound: map[netip.Addr]bool{}, captured: map[netip.Addr]bool{},
-	}
+// start forgets the change before.
+func (t *tracker) start() *tracker {
+	t.servers.clear()
+	t.members.clear()
+	t.bound.clear()
+	t.captured.clear()
+	return t
 }
 
 func (t *tracker) server(key ipvsutil.Key) {
-	if _, ok := t.servers[key]; ok {
+	if t.servers.has(key) {
 		return
 	}
-	t.servers[key] = nil
+	var was *Server
 	if s, ok := t.ledger.servers[key]; ok {
-		t.servers[key] = &s
+		was = &s
+	}
+	t.servers.add(key, was)
+}
+
+func (t *tracker) member(m ipsetutil.Member) {
+	if !t.members.has(m) {
+		t.members.add(m, t.ledger.members[m])
 	}
 }
 
-func (t *tracker) member(m ipsetutil.Member) { note(t.members, m, t.ledger.members[m]) }
-
-// note keeps the first value of a key.
-func note[K comparable, V any](values map[K]V, key K, value V) {
-	if _, ok := values[key]; !ok {
-		values[key] = value
-	}
-}
-
-func (t *tracker) touched() Touched {
-	touched := newTouched()
-	for key, was := range t.servers {
-		now, ok := t.ledger.servers[key]
-		if ok != (was != nil) || ok && !now.equal(*was) {
-			touched.Servers[key] = struct{}{}
+// into adds the keys whose value is another one now.
+func (t *tracker) into(touched *Touched) {
+	for _, n := range t.servers.list {
+		now, ok := t.ledger.servers[n.key]
+		if ok != (n.was != nil) || ok && !now.equal(*n.was) {
+			put(&touched.Servers, n.key)
 		}
 	}
-	for m, was := range t.members {
-		now := t.ledger.members[m]
-		if (now.holders > 0) != (was.holders > 0) || now.mark != was.mark {
-			touched.Members[m] = struct{}{}
+	for _, n := range t.members.list {
+		now := t.ledger.members[n.key]
+		if (now.holders > 0) != (n.was.holders > 0) || now.mark != n.was.mark {
+			put(&touched.Members, n.key)
 		}
 	}
-	changed(touched.Bound, t.bound, t.ledger.bound)
-	changed(touched.Captured, t.captured, t.ledger.captured)
-	return touched
+	changed(&touched.Bound, t.bound, t.ledger.bound)
+	changed(&touched.Captured, t.captured, t.ledger.captured)
 }
 
-func changed(into map[netip.Addr]struct{}, was map[netip.Addr]bool, now map[netip.Addr]int) {
-	for a, held := range was {
-		if held != (now[a] > 0) {
-			into[a] = struct{}{}
+func changed(into *map[netip.Addr]struct{}, was notes[netip.Addr, bool], now map[netip.Addr]int) {
+	for _, n := range was.list {
+		if n.was != (now[n.key] > 0) {
+			put(into, n.key)
+		}
+	}
+}
+
+func put[K comparable](into *map[K]struct{}, key K) {
+	if *into == nil {
+		*into = map[K]struct{}{}
+	}
+	(*into)[key] = struct{}{}
+}
+
+// notes keep the first value of each key. Most changes concern a few keys, which a
+// list holds without any memory of its own; a long list has an index.
+type notes[K comparable, V any] struct {
+	list  []note[K, V]
+	index map[K]struct{}
+}
+
+type note[K comparable, V any] struct {
+	key K
+	was V
+}
+
+// longList is the length from which on a list has an index.
+const longList = 16
+
+// mostKept bounds the list that is kept for the next change.
+const mostKept = 1024
+
+func (n *notes[K, V]) clear() {
+	clear(n.list)
+	n.list, n.index = n.list[:0], nil
+	if cap(n.list) > mostKept {
+		n.list = nil
+	}
+}
+
+func (n *notes[K, V]) has(key K) bool {
+	if n.index != nil {
+		_, ok := n.index[key]
+		return ok
+	}
+	return slices.ContainsFunc(n.list, func(o note[K, V]) bool { return o.key == key })
+}
+
+func (n *notes[K, V]) add(key K, was V) {
+	n.list = append(n.list, note[K, V]{key, was})
+	switch {
+	case n.index != nil:
+		n.index[key] = struct{}{}
+	case len(n.list) > longList:
+		n.index = make(map[K]struct{}, 2*longList)
+		for _, o := range n.list {
+			n.index[o.key] = struct{}{}
 		}
 	}
 }
