@@ -158,9 +158,9 @@ func (c *crowd) change(tb testing.TB, p *Proxier) {
 
 var crowds = []int{100, 1000, 10000}
 
-// A round with one dirty Service makes the same requests and allocations whatever the
-// number of Services.
-func TestCostOfARound(t *testing.T) {
+// TestCaseI3CostOfARound (kubernetes/kubernetes#73382): a round with one dirty Service
+// makes the same requests and allocations whatever the number of Services.
+func TestCaseI3CostOfARound(t *testing.T) {
 	var requests, allocs []float64
 	for _, n := range crowds {
 		c := &crowd{services: n, endpoints: 4}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"kube-ipvs-proxy/proxier/config"
 	"kube-ipvs-proxy/proxier/host"
 )
 
@@ -60,4 +61,24 @@ func TestSettingsAreMended(t *testing.T) {
 	round()
 	write("fixed", "0")
 	round("fixed is 0")
+}
+
+// TestCaseI5RunEstimation (kernel estimators that stall big nodes): the kernel's setting
+// is left alone unless one is chosen.
+func TestCaseI5RunEstimation(t *testing.T) {
+	for want, chosen := range map[string]*bool{"": nil, "0": new(false), "1": new(true)} {
+		settings, _, err := wantedSysctls(config.Options{RunEstimation: chosen}, false, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		for _, s := range settings {
+			if s.Key == "net/ipv4/vs/run_estimation" {
+				got = s.Want
+			}
+		}
+		if got != want {
+			t.Errorf("run_estimation becomes %q, want %q", got, want)
+		}
+	}
 }

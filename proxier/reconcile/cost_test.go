@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -123,4 +124,45 @@ func TestMemoryAfterChurn(t *testing.T) {
 			t.Errorf("was %v, is %v", before, after)
 		}
 	})
+}
+
+// TestCaseI4ObservationsLeaveNothing (kubernetes/kubernetes#46580): to read and compare
+// all of the kernel again and again takes no more memory than once.
+func TestCaseI4ObservationsLeaveNothing(t *testing.T) {
+	bubble(t, func(w *world) {
+		for i := range 500 {
+			s := newService(i)
+			s.ClusterIPs = s.ClusterIPs[:1]
+			pods := make([]int, 20)
+			for p := range pods {
+				pods[p] = 20*i + p
+			}
+			w.put(s.with(pods...))
+		}
+		w.settle()
+		observe := func() {
+			w.Doubt()
+			if report := w.round(); report.Pending != 0 || report.Operations[Operation{"real_server", "list"}].Succeeded != 500 {
+				t.Fatalf("not all was read: %+v", report.Operations)
+			}
+		}
+		observe()
+		before := heap()
+		for range 10 {
+			observe()
+		}
+		if after := heap(); after > before+before/20 {
+			t.Errorf("ten more readings of all: %d KiB in use, %d KiB before", after>>10, before>>10)
+		}
+		runtime.KeepAlive(w)
+	})
+}
+
+// heap is the memory in use.
+func heap() uint64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
 }
