@@ -11,8 +11,6 @@ import (
 	"sync"
 	"syscall"
 	"time"
-
-	"github.com/vishvananda/netlink"
 )
 
 // Process is a proxy, on the node and in the room's control group.
@@ -103,42 +101,6 @@ func (p *Process) Quiet(ctx context.Context) error {
 		before = now
 	}
 	return err
-}
-
-// Children counts the processes that it starts, from now on until stop is called.
-// Where the kernel does not tell (a process that is not of its first namespaces), ok
-// is false.
-func (p *Process) Children() (stop func() (n int, ok bool)) {
-	events, done, failed := make(chan netlink.ProcEvent, 4096), make(chan struct{}), make(chan error, 16)
-	if err := netlink.ProcEventMonitor(events, done, failed); err != nil {
-		return func() (int, bool) { return 0, false }
-	}
-	family := map[uint32]bool{uint32(p.cmd.Process.Pid): true}
-	count := make(chan int)
-	end := make(chan struct{})
-	go func() {
-		n := 0
-		for {
-			select {
-			case e := <-events:
-				if f, ok := e.Msg.(*netlink.ForkProcEvent); ok && f.ChildPid == f.ChildTgid && family[f.ParentTgid] {
-					family[f.ChildTgid] = true
-					n++
-				}
-			case <-end:
-				count <- n
-				for range events { // until the monitor has ended
-				}
-				return
-			}
-		}
-	}()
-	return func() (int, bool) {
-		time.Sleep(20 * time.Millisecond) // the last events
-		close(end)
-		close(done)
-		return <-count, true
-	}
 }
 
 // tail keeps the end of what is written to it.
