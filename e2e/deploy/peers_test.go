@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"kube-ipvs-proxy/e2e/cluster"
@@ -159,6 +160,7 @@ func TestAPIServerTakesEverything(t *testing.T) {
 		{folder(t, "overlays", "restore-kube-proxy"), 1},
 		{folder(t, "overlays", "restore-kube-proxy-ipvs"), 1},
 		{monitored, 7},
+		{folder(t, "benchmark"), 1},
 	} {
 		for _, how := range [][]string{{"--dry-run=server"}, nil} {
 			args := append([]string{"apply", "--server-side", "--validate=strict"}, how...)
@@ -175,6 +177,25 @@ func TestAPIServerTakesEverything(t *testing.T) {
 	}
 	if got := ds.Spec.Template.Spec.PriorityClassName; got != "system-node-critical" {
 		t.Errorf("priority class %q", got)
+	}
+}
+
+// TestAPIServerKeepsTheBenchmark: kube-proxy's image as a volume, and all that the Pod
+// may do, are still there once the server has taken the Job.
+func TestAPIServerKeepsTheBenchmark(t *testing.T) {
+	s := startServer(t)
+	out := s.must(t, "apply", "--server-side", "--validate=strict", "--dry-run=server", "-o", "json", "-k", folder(t, "benchmark"))
+	var job batchv1.Job
+	if err := json.Unmarshal([]byte(out), &job); err != nil {
+		t.Fatal(err)
+	}
+	pod := job.Spec.Template.Spec
+	volume := pod.Volumes[0].Image
+	if volume == nil || volume.Reference != "registry.k8s.io/kube-proxy:v1.37.2" {
+		t.Errorf("kube-proxy's volume is %+v", pod.Volumes[0])
+	}
+	if c := pod.Containers[0].SecurityContext; c == nil || c.Privileged == nil || !*c.Privileged || !pod.HostPID || !pod.HostNetwork {
+		t.Errorf("the Pod is %+v", pod)
 	}
 }
 
