@@ -6,7 +6,7 @@ STATIC   := CGO_ENABLED=0 go build -trimpath -buildvcs=false
 # What "make bench" measures; "bin/kube-ipvs-bench --help" lists all that can be said.
 BENCH    ?= --sizes 100x4,1000x4,5000x4,1000x50 --rounds 3
 
-.PHONY: help build unit lint e2e peers test demo bench
+.PHONY: help build unit lint e2e peers test demo bench soak trial model
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
@@ -43,3 +43,16 @@ bench: build ## rule-sync time against kube-proxy's modes and the plain tools, i
 	@mkdir -p bench-results
 	proxy=$$(cd e2e/peers && go run . kube-proxy) && bin/vm --steady --timeout 0 --results bench-results -- bin/kube-ipvs-bench \
 	  --ours $(CURDIR)/bin/kube-ipvs-proxy --kube-proxy $$proxy --results /results --note 'QEMU, one emulated CPU whose clock follows its instructions (--steady)' $(BENCH)
+
+FOR   ?= 30m
+SEEDS ?= 200
+
+soak: build ## churn under requests and streams, of which none may fail (FOR=30m, SOAK=flags); not part of test
+	$(STATIC) -o bin/ ./e2e/vm ./e2e/soak
+	bin/vm --timeout 24h --env BIN=$(CURDIR)/bin -- bin/soak -for $(FOR) $(SOAK)
+
+trial: build ## 100 kills -9, 20 rolling updates and 50 flips under load; test makes a few of each
+	go run ./e2e/run -v -env TRIAL=full -timeout 2h -run 'TestKilledAtAnyMoment|TestRollingUpdates|TestReadyFlips' ./e2e/packets
+
+model: ## random lives against a fresh start (SEEDS=200); test makes 10
+	go run ./e2e/run -v -env MODEL_SEEDS=$(SEEDS) -timeout 12h -run TestModel ./e2e/model

@@ -5,11 +5,12 @@ import (
 	"log/slog"
 	"time"
 
+	"kube-ipvs-proxy/ipvsutil/kernel"
 	"kube-ipvs-proxy/proxier/config"
 	"kube-ipvs-proxy/proxier/host"
 )
 
-// keepSettings looks at the kernel settings once in a refresh period: nothing tells
+// keepSettings looks at the kernel settings once in a sync period: nothing tells
 // when somebody changes one. What can be set is set again; what cannot is told once.
 func keepSettings(ctx context.Context, options config.Options, log *slog.Logger) {
 	settings, _, err := wantedSysctls(options, hostHasIPv6(), slog.New(slog.DiscardHandler))
@@ -21,7 +22,11 @@ func keepSettings(ctx context.Context, options config.Options, log *slog.Logger)
 	for _, p := range host.CheckSysctls(root, settings) {
 		told[p.Key] = true
 	}
-	tick := time.NewTicker(options.RefreshPeriod)
+	period := options.RefreshPeriod
+	if options.SyncPeriod > 0 {
+		period = min(period, options.SyncPeriod) // it is a few files, and traffic may depend on each
+	}
+	tick := time.NewTicker(period)
 	defer tick.Stop()
 	for {
 		select {
@@ -29,6 +34,7 @@ func keepSettings(ctx context.Context, options config.Options, log *slog.Logger)
 			return
 		case <-tick.C:
 			mendSettings(root, settings, told, log)
+			mendTimeouts(ctx, options.Timeouts, log)
 		}
 	}
 }
@@ -52,5 +58,22 @@ func mendSettings(root string, settings []host.Sysctl, told map[string]bool, log
 			log.Warn("kernel setting was changed by somebody and is set again", "problem", p.String())
 		}
 		told[p.Key] = stays[p.Key]
+	}
+}
+
+// mendTimeouts sets the idle limits of IPVS again where they were changed. A kernel that
+// cannot be asked now is asked the next time.
+func mendTimeouts(ctx context.Context, chosen config.Timeouts, log *slog.Logger) {
+	ipvs, err := kernel.Open(ctx)
+	if err != nil {
+		return
+	}
+	defer func() { _ = ipvs.Close() }()
+	before, err := ipvs.Timeouts(ctx)
+	if err != nil || setTimeouts(ctx, ipvs, chosen) != nil {
+		return
+	}
+	if now, err := ipvs.Timeouts(ctx); err == nil && now != before {
+		log.Warn("limits of idle connections were changed by somebody and are set again", "were", before, "are", now)
 	}
 }

@@ -2,7 +2,7 @@
 // "kernel") and runs them, all packages in one boot of the machine of e2e/vm,
 // each package in fresh namespaces.
 //
-//	run [-v] [-run REGEXP] [-timeout D] [-machine auto|qemu|host] [PACKAGES]
+//	run [-v] [-run REGEXP] [-timeout D] [-machine auto|qemu|host] [-env KEY=VALUE] [PACKAGES]
 //
 // With PROXY=api in the environment the proxies of the lab read a real API server instead
 // of a folder; with PROXY=kube-proxy-iptables (or -ipvs, -nftables) the tests that use the
@@ -35,6 +35,7 @@ type options struct {
 	filter   *regexp.Regexp
 	timeout  time.Duration // for one package
 	machine  string
+	env      []string // KEY=VALUE for the tests
 	patterns []string
 }
 
@@ -66,6 +67,10 @@ func parseOptions(args []string) (options, error) {
 	fs.Func("run", "run the tests whose names match this regular expression", func(s string) (err error) {
 		o.filter, err = regexp.Compile(s)
 		return err
+	})
+	fs.Func("env", "`KEY=VALUE` for the tests; may be repeated", func(s string) error {
+		o.env = append(o.env, s)
+		return nil
 	})
 	if err := fs.Parse(args); err != nil {
 		return o, err
@@ -107,7 +112,7 @@ func run(args []string) error {
 		}
 	}
 	fmt.Printf("compiled the kernel tests of %d packages in %v\n", len(suites), since(start))
-	p := plan{Suites: suites, VM: vm, Bin: bin, Verbose: o.verbose, Timeout: o.timeout}
+	p := plan{Suites: suites, VM: vm, Bin: bin, Env: o.env, Verbose: o.verbose, Timeout: o.timeout}
 	results := filepath.Join(bin, "e2e", "results")
 	if err := errors.Join(os.RemoveAll(results), os.MkdirAll(results, 0o755)); err != nil {
 		return err
@@ -119,7 +124,7 @@ func run(args []string) error {
 	if j == nil {
 		return boot(o, p, results)
 	}
-	p.Env, p.Direct = j.env, j.api != ""
+	p.Env, p.Direct = append(p.Env, j.env...), j.api != ""
 	return errors.Join(boot(o, p, results, j.options()...), j.close())
 }
 

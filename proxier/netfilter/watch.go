@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"syscall"
 	"time"
 
@@ -26,40 +27,69 @@ var ruleMessages = []uint16{
 
 // Watch tells that somebody, perhaps Ensure itself, has changed chains or rules of
 // the tables that hold ours; ask Check then. Changes that come close together are
-// told once. Only the nf_tables back end tells; with the legacy one, and after the
-// channel was closed, Check has to be asked from time to time. The channel is closed
-// when ctx ends or the subscription breaks. Watch starts no process.
+// told once. The nf_tables back end tells at once. Of the legacy one the numbers and
+// sizes of the rules are looked at each few seconds: a rule that was replaced by one of
+// its size is not told, and Check has to be asked from time to time. The channel is
+// closed when ctx ends or the subscription breaks. Watch starts no process.
 func (r *Rules) Watch(ctx context.Context) (<-chan struct{}, error) {
 	socket, err := nl.Subscribe(unix.NETLINK_NETFILTER, unix.NFNLGRP_NFTABLES)
 	if err != nil {
 		return nil, fmt.Errorf("watch nf_tables: %w", err)
 	}
+	ctx, cancel := context.WithCancel(ctx)
 	changes := make(chan struct{}, 1)
-	stop := context.AfterFunc(ctx, socket.Close)
-	go func() {
-		defer close(changes)
-		defer socket.Close()
-		defer stop()
-		for {
-			changed, err := receiveChange(socket)
-			if err != nil {
-				return
-			}
-			if !changed {
-				continue
-			}
-			select {
-			case <-time.After(settle):
-			case <-ctx.Done():
-				return
-			}
-			select {
-			case changes <- struct{}{}:
-			default: // told already, and not yet heard
-			}
+	tell := func() {
+		select {
+		case changes <- struct{}{}:
+		default: // told already, and not yet heard
 		}
+	}
+	var watchers sync.WaitGroup
+	watchers.Go(func() {
+		defer cancel()
+		watchNFT(ctx, socket, tell)
+	})
+	if legacy := r.legacy(); len(legacy) > 0 {
+		watchers.Go(func() { watchLegacy(ctx, legacy, tell) })
+	}
+	go func() {
+		watchers.Wait()
+		close(changes)
 	}()
 	return changes, nil
+}
+
+// legacy are the families with legacy tables, ours or not.
+func (r *Rules) legacy() []*legacyFamily {
+	var found []*legacyFamily
+	for _, f := range r.families {
+		if l := openLegacy(f.want.IPv6); l != nil {
+			found = append(found, l)
+		}
+	}
+	return found
+}
+
+// watchNFT calls tell when nf_tables changed, until ctx ends or the socket fails.
+func watchNFT(ctx context.Context, socket *nl.NetlinkSocket, tell func()) {
+	defer socket.Close()
+	stop := context.AfterFunc(ctx, socket.Close)
+	defer stop()
+	for {
+		changed, err := receiveChange(socket)
+		if err != nil {
+			return
+		}
+		if !changed {
+			continue
+		}
+		select {
+		case <-time.After(settle):
+		case <-ctx.Done():
+			return
+		}
+		tell()
+	}
 }
 
 // receiveChange waits for messages and reports whether one is about our tables. What

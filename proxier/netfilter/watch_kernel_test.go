@@ -45,3 +45,31 @@ func TestWatchTellsOfDamage(t *testing.T) {
 		}
 	}
 }
+
+// Of legacy tables the kernel tells nothing: they are looked at.
+func TestWatchLooksAtLegacyTables(t *testing.T) {
+	newNamespace(t)
+	h := newHost(t, BackendLegacy)
+	r := h.ensured()
+	changes, err := r.Watch(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-changes:
+		t.Error("told without a change")
+	case <-time.After(legacyPeriod + settle):
+	}
+	for _, ipv6 := range []bool{false, true} {
+		for _, damage := range [][]string{
+			{"-t", "nat", "-F"}, {"-t", "mangle", "-I", "PREROUTING", "-j", "ACCEPT"}, {"-t", "filter", "-D", "INPUT", "1"},
+		} {
+			h.run(ipv6, damage...)
+			select {
+			case <-changes:
+			case <-time.After(6 * legacyPeriod):
+				t.Fatalf("not told of %v", damage)
+			}
+		}
+	}
+}

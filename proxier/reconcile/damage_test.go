@@ -47,7 +47,7 @@ var damages = map[string]struct {
 		for key := range maps.Clone(w.seen.servers) {
 			w.ipvs.Remove(key)
 		}
-	}, 31 * time.Second, "virtual_server"},
+	}, 6 * time.Second, "virtual_server"},
 	"server deleted": {func(w *world) { w.ipvs.Remove(web) }, 31 * time.Second, "virtual_server"},
 	"other scheduler": {func(w *world) {
 		w.ipvs.Put(ipvsutil.VirtualServer{Key: web, Scheduler: "wlc"})
@@ -72,7 +72,7 @@ var damages = map[string]struct {
 	}, 10*time.Minute + 40*time.Second, "real_server"},
 	"member deleted": {func(w *world) {
 		w.strange(ipsetutil.Change{Delete: true, Member: plan.MemberOf(ipsetutil.ClusterIP, web)})
-	}, 31 * time.Second, "member"},
+	}, 6 * time.Second, "member"},
 	"member exchanged": {func(w *world) {
 		w.strange(ipsetutil.Change{Delete: true, Member: plan.MemberOf(ipsetutil.ClusterIP, web)},
 			ipsetutil.Change{Member: plan.MemberOf(ipsetutil.ClusterIP, key("10.96.0.1:81", ipvsutil.TCP))})
@@ -84,7 +84,7 @@ var damages = map[string]struct {
 	}, 10*time.Minute + 5*time.Second, "member"},
 	"set destroyed": {func(w *world) {
 		_ = w.sets.Destroy(context.Background(), ipsetutil.ClusterIP.Name(false))
-	}, 31 * time.Second, "set"},
+	}, 6 * time.Second, "set"},
 	"device deleted": {func(w *world) { _ = w.addresses.RemoveDevice(context.Background()) }, 31 * time.Second, "address"},
 	"rule of routes deleted": {func(w *world) {
 		_ = w.addresses.RemoveRules(context.Background())

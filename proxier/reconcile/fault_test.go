@@ -20,6 +20,7 @@ var faults = map[string]error{
 	"ESRCH":     ipvsutil.DeleteRealServer.Refusal(syscall.ESRCH),
 	"ENOENT":    fs.ErrNotExist,
 	"EPERM":     syscall.EPERM,
+	"ENOSPC":    syscall.ENOSPC,
 	"no answer": ipvsutil.ErrUnknownOutcome,
 	"strange":   errors.New("something else"),
 }
@@ -35,6 +36,7 @@ func (w *world) failNth(n int, err error) (left *int) {
 	w.ipvs.Fail(func(fake.IPVSRequest) error { return next() })
 	w.addresses.Fail(func(fake.AddressRequest) error { return next() })
 	w.sets.SetFault(func(string, string) error { return next() })
+	w.rules.fault, w.flows.fault = next, next
 	w.lies = errors.Is(err, fs.ErrExist) || errors.Is(err, fs.ErrNotExist)
 	return &n
 }
@@ -43,6 +45,7 @@ func (w *world) heal() {
 	w.ipvs.Fail(nil)
 	w.addresses.Fail(nil)
 	w.sets.SetFault(nil)
+	w.rules.fault, w.flows.fault = nil, nil
 }
 
 // scenes are runs in each of which every request fails once.
@@ -155,6 +158,7 @@ func TestManyRequestsFail(t *testing.T) {
 				w.ipvs.Fail(func(fake.IPVSRequest) error { return next() })
 				w.addresses.Fail(func(fake.AddressRequest) error { return next() })
 				w.sets.SetFault(func(string, string) error { return next() })
+				w.rules.fault, w.flows.fault = next, next
 				for range 40 {
 					sleep(w.round().RetryIn)
 				}

@@ -198,12 +198,18 @@ type fakeRules struct {
 	ensured int
 	there   bool
 	err     error
+	fault   func() error // nil: none
 }
 
 func (f *fakeRules) Ensure(context.Context) (bool, error) {
 	f.ensured++
 	if f.err != nil {
 		return false, f.err
+	}
+	if f.fault != nil {
+		if err := f.fault(); err != nil {
+			return false, err
+		}
 	}
 	changed := !f.there
 	f.there = true
@@ -214,11 +220,17 @@ func (f *fakeRules) Ensure(context.Context) (bool, error) {
 type fakeFlows struct {
 	deleted []ipvsutil.StaleFlow
 	err     error
+	fault   func() error // nil: none
 }
 
 func (f *fakeFlows) DeleteFlows(_ context.Context, stale []ipvsutil.StaleFlow) (int, error) {
 	if f.err != nil {
 		return 0, f.err
+	}
+	if f.fault != nil {
+		if err := f.fault(); err != nil {
+			return 0, err
+		}
 	}
 	f.deleted = append(f.deleted, stale...)
 	return len(stale), nil

@@ -17,11 +17,16 @@ const (
 // spreadEvery is the least time between two readings of the spread refresh.
 const spreadEvery = time.Second
 
-// refresh finds what others changed: cheap listings each SyncPeriod, and one after
+// glancePeriod is the time between two glances: two requests that cost microseconds
+// whatever the kernel holds, and find that all servers, or entries of a set, are gone.
+const glancePeriod = 5 * time.Second
+
+// refresh finds what others changed: a glance each few seconds, listings each SyncPeriod, and one after
 // another all that takes a request of its own, so that each is read once in a
 // RefreshPeriod and the load is even.
 type refresh struct {
 	sync, full time.Duration
+	glanceAt   time.Time
 	listAt     time.Time
 	spreadAt   time.Time
 	rulesAt    time.Time
@@ -49,6 +54,7 @@ func newRefresh(config Config) refresh {
 func (f *refresh) start(now time.Time) {
 	if f.sync > 0 {
 		f.listAt = now.Add(f.sync)
+		f.glanceAt = now.Add(glancePeriod)
 	}
 	if f.full > 0 {
 		f.rulesAt = now.Add(f.full)
@@ -57,6 +63,7 @@ func (f *refresh) start(now time.Time) {
 }
 
 func (f *refresh) next(times *times) {
+	times.next(f.glanceAt)
 	times.next(f.listAt)
 	times.next(f.spreadAt)
 	times.next(f.rulesAt)
@@ -76,6 +83,10 @@ func (r *Reconciler) look(ctx context.Context, report *Report, busy bool) {
 		f.rulesAt = now.Add(f.full)
 		r.rules.wanted = true
 	}
+	if late(f.glanceAt, patience) {
+		f.glanceAt = now.Add(glancePeriod)
+		r.glance(ctx, report, now)
+	}
 	if late(f.listAt, patience) {
 		f.listAt = now.Add(f.sync)
 		r.readSets(ctx, report, false, nil)
@@ -84,6 +95,22 @@ func (r *Reconciler) look(ctx context.Context, report *Report, busy bool) {
 	}
 	if late(f.spreadAt, patience) {
 		r.readSome(ctx, report, now)
+	}
+}
+
+// glance compares the sizes of all sets, and looks at one server, any one: when that has
+// lost all its real servers, it was hardly the only one, and the listing is due now.
+func (r *Reconciler) glance(ctx context.Context, report *Report, now time.Time) {
+	r.readSets(ctx, report, false, nil)
+	for key, have := range r.seen.reals {
+		if len(have) == 0 {
+			continue
+		}
+		r.readReals(ctx, report, key, true)
+		if len(r.seen.reals[key]) == 0 {
+			r.refresh.listAt = now
+		}
+		return
 	}
 }
 
