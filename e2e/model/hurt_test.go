@@ -142,8 +142,13 @@ func (d hurtSets) Create(ctx context.Context, s ipsetutil.Set) error {
 	return err
 }
 
-func (d hurtSets) Sizes(ctx context.Context) (map[string]int, error) {
-	return one(d.hurt, func() (map[string]int, error) { return d.Sets.Sizes(ctx) })
+func (d hurtSets) Headers(ctx context.Context) (map[string]ipsetutil.Header, error) {
+	return one(d.hurt, func() (map[string]ipsetutil.Header, error) { return d.Sets.Headers(ctx) })
+}
+
+func (d hurtSets) Swap(ctx context.Context, a, b string) error {
+	_, err := one(d.hurt, func() (struct{}, error) { return struct{}{}, d.Sets.Swap(ctx, a, b) })
+	return err
 }
 
 func (d hurtSets) Members(ctx context.Context, set string) (map[ipsetutil.Entry]uint32, error) {
