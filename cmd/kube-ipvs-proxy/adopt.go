@@ -17,7 +17,7 @@ func (a *agent) followPodCIDRs(log *slog.Logger) func([]netip.Prefix) {
 	}
 	return func(cidrs []netip.Prefix) {
 		a.options.ClusterCIDRs = cidrs
-		if err := a.rules.SetFlags(flags(a.options, a.marks)); err != nil {
+		if err := a.rules.SetFlags(a.flags(a.options, a.marks)); err != nil {
 			log.Error("the Node's pod networks", "podCIDRs", cidrs, "err", err)
 		}
 	}
@@ -34,7 +34,7 @@ func (a *agent) adopt(ctx context.Context, options config.Options, log *slog.Log
 			if a.rules == nil {
 				return
 			}
-			if err := a.rules.SetFlags(flags(a.options, a.marks)); err != nil {
+			if err := a.rules.SetFlags(a.flags(a.options, a.marks)); err != nil {
 				log.Error("rules stay as they were", "err", err)
 			}
 		},

@@ -38,6 +38,8 @@ type agent struct {
 	options config.Options
 	marks   netfilter.Marks
 	rules   *netfilter.Rules
+	// features are the host's; zero: those of any host that is not too old.
+	features netfilter.Features
 }
 
 func (a *agent) close() {
@@ -47,8 +49,11 @@ func (a *agent) close() {
 }
 
 // build opens the doors into the kernel, the source and the host, and wires the loop.
-func build(ctx context.Context, options config.Options, log *slog.Logger) (*agent, error) {
-	return buildOn(ctx, options, log, openSource, (*agent).doors)
+func build(ctx context.Context, options config.Options, features netfilter.Features, log *slog.Logger) (*agent, error) {
+	return buildOn(ctx, options, log, openSource, func(a *agent, ctx context.Context, o config.Options, m netfilter.Marks) (reconcile.Doors, error) {
+		a.features = features
+		return a.doors(ctx, o, m)
+	})
 }
 
 // openDoors opens the ways into the kernel, and notes what has to be closed.
@@ -180,7 +185,7 @@ func (a *agent) doors(ctx context.Context, options config.Options, marks netfilt
 	if options.BindByRoute {
 		addresses.BindByRoute()
 	}
-	rules, err := netfilter.New(ctx, flags(options, marks))
+	rules, err := netfilter.New(ctx, a.flags(options, marks))
 	if err != nil {
 		return reconcile.Doors{}, err
 	}
@@ -203,6 +208,15 @@ func askOnce(ctx context.Context, ipvs *kernel.IPVS) func(name string) bool {
 		}
 		return has
 	}
+}
+
+// flags are flags with the features of the host.
+func (a *agent) flags(options config.Options, marks netfilter.Marks) netfilter.Flags {
+	f := flags(options, marks)
+	if a.features.Version != "" {
+		f.RandomFully, f.IPVSMatch = a.features.RandomFully, a.features.IPVSMatch
+	}
+	return f
 }
 
 // flags are the choices that the static rules depend on.

@@ -57,6 +57,13 @@ func openCleaner(ctx context.Context, options config.Options) (*cleaner, error) 
 		return nil, err
 	}
 	c := &cleaner{}
+	mixed, err := guessBackend(ctx, &options)
+	if err != nil {
+		return nil, err
+	}
+	if mixed != nil {
+		c.note(mixed.Error())
+	}
 	if c.ipvs, err = kernel.Open(ctx); errors.Is(err, ipvsutil.ErrNoIPVS) {
 		c.note("the kernel has no IPVS: no virtual server is here")
 	} else if err != nil {

@@ -77,6 +77,9 @@ func (s *scene) facts(ctx context.Context, probes bool) explain.Facts {
 	}
 	if probes {
 		f.Missing = missing(ctx, observed.IPv6)
+		if s.mixed != nil {
+			f.Missing = append(f.Missing, explain.Finding{Level: explain.Fault, What: s.mixed.Error()})
+		}
 		f.Agent, f.AgentFine = askAgent(ctx, s.options)
 	}
 	s.objectFacts(&f)

@@ -144,6 +144,7 @@ func (m *monitor) count() {
 	m.SetInventory(health.Inventory{
 		Services: i.Services, VirtualServers: i.VirtualServers, RealServers: i.RealServers,
 		BoundAddresses: i.Bound, CapturedAddresses: i.Captured, SetMembers: i.Members, SetSizes: i.SetSizes,
+		NoLocalInternal: i.NoLocal.Internal, NoLocalExternal: i.NoLocal.External,
 	})
 }
 

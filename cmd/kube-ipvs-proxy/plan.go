@@ -75,6 +75,9 @@ func preview(ctx context.Context, v view) (*notebook, error) {
 	defer cancel()
 	n := &notebook{}
 	quiet := slog.New(slog.DiscardHandler)
+	if _, err := chooseBackend(ctx, &v.options); err != nil {
+		return nil, exitError{2, err} // as run would say
+	}
 	if err := n.settings(ctx, v.options, quiet); err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"kube-ipvs-proxy/proxier/config"
+	"kube-ipvs-proxy/proxier/netfilter"
 	"kube-ipvs-proxy/proxier/watch"
 )
 
@@ -77,11 +78,21 @@ func run(ctx context.Context, options config.Options, log *slog.Logger, follower
 	if _, err := connect(options); err != nil {
 		return err
 	}
+	// Before anything is set, so that a mixed host is left as it is.
+	choice, err := chooseBackend(ctx, &options)
+	if err != nil {
+		return err
+	}
 	if err := prepare(ctx, options, log); err != nil {
 		return err
 	}
+	features, err := netfilter.Probe(ctx, choice.Backend)
+	if err != nil {
+		return err
+	}
+	tellPreflight(ctx, choice, features, log)
 	adjustOOMScore(options.OOMScoreAdj, log)
-	agent, err := build(ctx, options, log)
+	agent, err := build(ctx, options, features, log)
 	if err != nil {
 		return err
 	}

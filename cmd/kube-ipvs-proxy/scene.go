@@ -29,6 +29,8 @@ type scene struct {
 	source  *source
 	// nodePortRange is as configured, such as "30000-32767"; empty: unknown.
 	nodePortRange string
+	// mixed is netfilter.ErrMixedBackends where the host is so; nil else.
+	mixed error
 	proxier.Inspection
 	// shared: the node is kube-proxy's, and only what both have counts.
 	shared bool
@@ -53,6 +55,11 @@ func openScene(ctx context.Context, v view) (*scene, error) {
 	late := time.AfterFunc(readLimit, func() { stop(fmt.Errorf("no complete list of Services within %v", readLimit)) })
 	defer late.Stop()
 	s := &scene{stop: func() { stop(nil) }, nodePortRange: v.raw.NodePortRange}
+	var err error
+	if s.mixed, err = guessBackend(ctx, &v.options); err != nil {
+		s.close()
+		return nil, exitError{2, err}
+	}
 	agent, err := buildOn(ctx, v.options, slog.New(slog.DiscardHandler), v.open, s.lookDoors)
 	if err == nil {
 		s.agent, s.source = agent, agent.source

@@ -105,6 +105,29 @@ func TestStatement122And123MetricsAndMode(t *testing.T) {
 	}
 }
 
+// The gauges are counted at most each ten seconds.
+func TestStatement122LocalPoliciesWithoutLocalEndpoint(t *testing.T) {
+	s := begin(t)
+	s.service(service{endpoints: ready(Rm), loadBalancer: true, externalLocal: true, internalLocal: true}) // two ports
+	s.service(service{endpoints: ready(L1), internalLocal: true})
+	s.service(service{internalLocal: true})
+	want := []string{
+		`kubeproxy_sync_proxy_rules_no_local_endpoints_total{ip_family="IPv4",traffic_policy="external"} 2`,
+		`kubeproxy_sync_proxy_rules_no_local_endpoints_total{ip_family="IPv4",traffic_policy="internal"} 2`,
+		`kubeproxy_sync_proxy_rules_no_local_endpoints_total{ip_family="IPv6",traffic_policy="external"} 2`,
+		`kubeproxy_sync_proxy_rules_no_local_endpoints_total{ip_family="IPv6",traffic_policy="internal"} 2`,
+	}
+	s.until("the gauges", func() bool {
+		lines := s.metrics()
+		for _, line := range want {
+			if !slices.Contains(lines, line) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
 // labelsOf are the labels of a metric, sorted, without that of a bucket; "none" where
 // there is no such metric.
 func labelsOf(lines []string, name string) string {

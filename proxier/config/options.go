@@ -40,7 +40,7 @@ type Options struct {
 	// never takes a NodePort's; zero means any.
 	MasqueradePorts [2]uint16
 	AcceptInput     bool
-	// IPTablesBackend is "nft" or "legacy"; empty: the host's iptables, whichever it is.
+	// IPTablesBackend is "nft" or "legacy"; empty: the one that the host uses.
 	IPTablesBackend string
 
 	// Scheduler is never empty. It is a possible name; whether the kernel has it is

@@ -33,7 +33,7 @@ var ownOptions = []option{
 	{group: groupTraffic, name: "accept-input", path: "acceptInput", beside: true, live: true, bind: boolean(func(r *Raw) *bool { return &r.AcceptInput }),
 		usage: "accept traffic to Services in INPUT, so that a default-deny firewall does not stop it"},
 	{group: groupTraffic, name: "iptables-backend", path: "iptablesBackend", beside: true, bind: text(func(r *Raw) *string { return &r.IPTablesBackend }),
-		usage: "auto takes the host's iptables, nft and legacy name one"},
+		usage: "auto finds the one in which the kubelet and Service proxies have chains, else takes plain iptables; nft and legacy name one"},
 
 	{group: groupIPVS, name: "ipvs-run-estimation", path: "ipvsRunEstimation", beside: true, bind: optional(func(r *Raw) **bool { return &r.IPVSRunEstimation }),
 		usage: "let IPVS estimate rates, which costs CPU with very many real servers (default: leave the kernel's setting)"},

@@ -50,6 +50,26 @@ func TestClaimed(t *testing.T) {
 	}
 }
 
+// TestNoLocal adds up, and forgets who goes.
+func TestNoLocal(t *testing.T) {
+	l := New(0, 0)
+	with := func(internal, external [2]int) plan.Claims {
+		c := shortCircuit("203.0.113.1:80")
+		c.NoLocal = plan.NoLocal{Internal: internal, External: external}
+		return c
+	}
+	l.Replace(numbered(0), with([2]int{1, 2}, [2]int{0, 3}))
+	l.Replace(numbered(1), with([2]int{4, 0}, [2]int{5, 0}))
+	if got, want := l.Counts().NoLocal, (plan.NoLocal{Internal: [2]int{5, 2}, External: [2]int{5, 3}}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	l.Replace(numbered(0), with([2]int{1, 0}, [2]int{}))
+	l.Remove(numbered(1).Name)
+	if got, want := l.Counts().NoLocal, (plan.NoLocal{Internal: [2]int{1, 0}}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
 // TestWhatBecomesOfRealServersThatLeft touches the server too: its drains depend on it.
 func TestWhatBecomesOfRealServersThatLeft(t *testing.T) {
 	l := New(0, 0)

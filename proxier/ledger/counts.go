@@ -17,6 +17,8 @@ type Counts struct {
 	Bound, Captured             [2]int
 	// Members counts those of each set.
 	Members map[string]int
+	// NoLocal are ports without an endpoint where their traffic policies want one.
+	NoLocal plan.NoLocal
 }
 
 // Counts returns how much is desired now.
@@ -54,6 +56,15 @@ func (l *Ledger) countMember(m ipsetutil.Member, n int) {
 	l.counts.Members[m.Set] += n
 	if l.counts.Members[m.Set] == 0 {
 		delete(l.counts.Members, m.Set)
+	}
+}
+
+// countNoLocal takes down what an owner counts now in place of before.
+func (l *Ledger) countNoLocal(before, now plan.NoLocal) {
+	sum := &l.counts.NoLocal
+	for f := range sum.Internal {
+		sum.Internal[f] += now.Internal[f] - before.Internal[f]
+		sum.External[f] += now.External[f] - before.External[f]
 	}
 }
 

@@ -22,6 +22,12 @@ func (l *Ledger) walked() Counts {
 	for a := range l.CapturedAddrs() {
 		c.Captured[family(a.Is6())]++
 	}
+	for _, of := range l.claims {
+		for f := range c.NoLocal.Internal {
+			c.NoLocal.Internal[f] += of.NoLocal.Internal[f]
+			c.NoLocal.External[f] += of.NoLocal.External[f]
+		}
+	}
 	return c
 }
 

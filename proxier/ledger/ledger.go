@@ -148,6 +148,7 @@ func (l *Ledger) ReplaceInto(touched *Touched, owner Owner, now plan.Claims) {
 	l.enterShortCircuits(t, owner, now, led)
 	count(l.bound, &t.bound, &l.counts.Bound, now.Bound, before.Bound)
 	count(l.captured, &t.captured, &l.counts.Captured, now.Captured, before.Captured)
+	l.countNoLocal(before.NoLocal, now.NoLocal)
 	for _, m := range now.Members {
 		l.hold(t, m, 0)
 	}

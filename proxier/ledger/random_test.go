@@ -93,6 +93,7 @@ func randomClaims(d *dice) plan.Claims {
 	}
 	if d.n(4) == 1 {
 		c.HealthCheck = plan.HealthCheck{Port: 32000, LocalReady: [2]int{d.n(3), 0}}
+		c.NoLocal = plan.NoLocal{Internal: [2]int{d.n(3), 0}, External: [2]int{0, d.n(3)}}
 	}
 	return c
 }

@@ -125,6 +125,7 @@ func (b *builder) family(clusterIP netip.Addr, ports []Port, byPort map[PortKey]
 		chosen := selectEndpoints(endpoints, b.node, b.service.Weights)
 		b.hairpin(endpoints)
 		b.internal(clusterIP, port, chosen)
+		b.noLocal(ipv6, chosen)
 		external := false
 		for _, p := range places {
 			if number := p.number(port); number != 0 && b.external(p, number, key, chosen) {
@@ -134,6 +135,19 @@ func (b *builder) family(clusterIP netip.Addr, ports []Port, byPort map[PortKey]
 		if external && b.externalLocal() && len(chosen.cluster) > 0 {
 			b.claims.ShortCircuits = append(b.claims.ShortCircuits, b.shortCircuit(key, chosen))
 		}
+	}
+}
+
+// noLocal counts a port that has endpoints, but none where its policies want one.
+func (b *builder) noLocal(ipv6 bool, chosen selection) {
+	if len(chosen.local) > 0 || !chosen.any {
+		return
+	}
+	if b.service.InternalLocal {
+		b.claims.NoLocal.Internal[index(ipv6)]++
+	}
+	if b.externalLocal() {
+		b.claims.NoLocal.External[index(ipv6)]++
 	}
 }
 

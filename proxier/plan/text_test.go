@@ -236,6 +236,10 @@ func dump(c plan.Claims, problems []plan.Problem) string {
 	if h := c.HealthCheck; h != (plan.HealthCheck{}) {
 		fmt.Fprintf(&b, "health check %d: %d IPv4, %d IPv6\n", h.Port, h.LocalReady[0], h.LocalReady[1])
 	}
+	if n := c.NoLocal; n != (plan.NoLocal{}) {
+		fmt.Fprintf(&b, "no local endpoint: internal %d IPv4, %d IPv6; external %d IPv4, %d IPv6\n",
+			n.Internal[0], n.Internal[1], n.External[0], n.External[1])
+	}
 	for _, p := range problems {
 		fmt.Fprintln(&b, "problem:", p)
 	}

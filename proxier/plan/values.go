@@ -175,6 +175,14 @@ type HealthCheck struct {
 	LocalReady [2]int
 }
 
+// NoLocal counts ports that have endpoints, but none on this node, and a policy that
+// asks for one; each for IPv4 and IPv6.
+type NoLocal struct {
+	// Internal are ports with internalTrafficPolicy Local, External those with
+	// externalTrafficPolicy Local.
+	Internal, External [2]int
+}
+
 // Claims is all that one Service wants. The zero value wants nothing.
 type Claims struct {
 	Frontends     []Frontend
@@ -185,6 +193,7 @@ type Claims struct {
 	// Members are entries that several Services may want.
 	Members     []ipsetutil.Member
 	HealthCheck HealthCheck
+	NoLocal     NoLocal
 	// DrainTimeout is that of the Service.
 	DrainTimeout *time.Duration
 }

@@ -1,0 +1,53 @@
+//go:build kernel
+
+package netfilter
+
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+// TestChooseBackend finds the back end from the chains of the kubelet, and refuses rules
+// of Services in the other one (kubernetes/kubernetes#71305).
+func TestChooseBackend(t *testing.T) {
+	for _, backend := range []Backend{BackendNFT, BackendLegacy} {
+		other := map[Backend]Backend{BackendNFT: BackendLegacy, BackendLegacy: BackendNFT}[backend]
+		for _, ipv6 := range []bool{false, true} {
+			t.Run(string(backend)+" "+familyName(ipv6), func(t *testing.T) {
+				newNamespace(t)
+				if got, err := ChooseBackend(t.Context(), BackendAuto, true); err != nil || got.Backend != BackendAuto {
+					t.Fatalf("of an empty host: %+v, %v", got, err)
+				}
+				add := func(b Backend, text string) {
+					t.Helper()
+					command(t, text, program(b, ipv6, "-restore"), "--noflush")
+				}
+				add(backend, "*mangle\n:KUBE-KUBELET-CANARY - [0:0]\nCOMMIT\n")
+				if got, err := ChooseBackend(t.Context(), BackendAuto, true); err != nil || got.Backend != backend {
+					t.Fatalf("with the kubelet's chain: %+v, %v", got, err)
+				}
+				add(other, "*nat\n:KUBE-SERVICES - [0:0]\n-A KUBE-SERVICES -j RETURN\nCOMMIT\n")
+				for _, named := range []Backend{BackendAuto, backend} {
+					got, err := ChooseBackend(t.Context(), named, true)
+					if !errors.Is(err, ErrMixedBackends) || !strings.Contains(err.Error(), "cleanup --iptables-backend="+string(other)) || got.Backend != backend {
+						t.Errorf("with stale rules of Services, named %q: %+v, %v", named, got, err)
+					}
+				}
+				// The way out.
+				flags := DefaultFlags()
+				flags.Backend = other
+				rules, err := New(t.Context(), flags)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := rules.Remove(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if got, err := ChooseBackend(t.Context(), BackendAuto, true); err != nil || got.Backend != backend {
+					t.Errorf("after the removal: %+v, %v", got, err)
+				}
+			})
+		}
+	}
+}
