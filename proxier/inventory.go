@@ -1,8 +1,10 @@
 package proxier
 
 import (
+	"iter"
 	"maps"
 
+	"kube-ipvs-proxy/ipvsutil"
 	"kube-ipvs-proxy/proxier/ledger"
 	"kube-ipvs-proxy/proxier/plan"
 	"kube-ipvs-proxy/proxier/reconcile"
@@ -29,3 +31,6 @@ func (p *Proxier) TakeHealthChanges() map[plan.ServiceName]plan.HealthCheck {
 
 // Drains are the real servers that wait for their connections to end.
 func (p *Proxier) Drains() []reconcile.Drain { return p.kernel.Drains() }
+
+// Servers ranges over all desired servers, in no order. It may be called from End only.
+func (p *Proxier) Servers() iter.Seq2[ipvsutil.Key, ledger.Server] { return p.ledger.Servers() }

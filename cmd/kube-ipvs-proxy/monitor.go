@@ -32,6 +32,7 @@ type monitor struct {
 	memory  *thrift
 	// triggers are the causes of changes that are not in the kernel yet; the loop's.
 	triggers []watch.Trigger
+	traffic  *traffic // nil: not asked for
 }
 
 func newMonitor(options config.Options, source *source, log *slog.Logger) *monitor {
@@ -140,6 +141,9 @@ func (m *monitor) count() {
 		return
 	}
 	m.counted = time.Now()
+	if m.traffic != nil {
+		m.traffic.own(m.proxier.Servers())
+	}
 	i := m.proxier.Inventory()
 	m.SetInventory(health.Inventory{
 		Services: i.Services, VirtualServers: i.VirtualServers, RealServers: i.RealServers,

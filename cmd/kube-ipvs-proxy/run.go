@@ -113,6 +113,7 @@ func run(ctx context.Context, options config.Options, log *slog.Logger, follower
 	go follower.now.Follow(ctx, follower.changed)
 	go agent.source.tell(ctx)
 	go keepSettings(ctx, options, log)
+	agent.showTraffic(options.TrafficMetrics, log)
 	agent.monitor.run(ctx, follower.now, follower.restart)
 	agent.source.events.Node(watch.Normal, "Starting", startAction, "")
 	if options.WrongMode != "" {

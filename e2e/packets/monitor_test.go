@@ -128,6 +128,27 @@ func TestStatement122LocalPoliciesWithoutLocalEndpoint(t *testing.T) {
 	})
 }
 
+func TestTrafficOfServices(t *testing.T) {
+	s := begin(t)
+	s.flags("--traffic-metrics", "1")
+	first, second := s.service(service{endpoints: ready(L1)}), s.service(service{endpoints: ready(L1)})
+	s.eachTCP(func(w way) {
+		w.from(c1).times(3).to(first.cluster(w)).reach(L1)
+		w.from(c1).times(5).to(second.cluster(w)).reach(L1)
+	})
+	connections := func(name string) bool {
+		const metric = "kube_ipvs_proxy_service_connections_total"
+		return slices.ContainsFunc(s.metrics(), func(l string) bool {
+			return strings.HasPrefix(l, metric+`{namespace="`) && strings.HasSuffix(l, name)
+		})
+	}
+	// The API server's own Service may have the one place.
+	s.until("counted", func() bool { return connections(`service=""} 10`) || connections(`service=""} 16`) })
+	if connections(`service="`+second.name()+`"} 10`) || connections(`service="`+first.name()+`"} 6`) == connections(`service=""} 16`) {
+		t.Errorf("more than one Service has metrics of its own: %q", s.metrics())
+	}
+}
+
 // labelsOf are the labels of a metric, sorted, without that of a bucket; "none" where
 // there is no such metric.
 func labelsOf(lines []string, name string) string {

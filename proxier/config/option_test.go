@@ -51,7 +51,6 @@ var chosen = []struct {
 	{"kube-api-content-type", func(o Options) any { return o.API.ContentType }, "application/vnd.kubernetes.protobuf", sample{flag: "application/json", want: "application/json"}, sample{flag: "x/y", want: "x/y"}, ""},
 	{"kube-api-qps", func(o Options) any { return o.API.QPS }, float32(5), sample{flag: "7.5", want: float32(7.5)}, sample{flag: "8", want: float32(8)}, ""},
 	{"kube-api-burst", func(o Options) any { return o.API.Burst }, 10, sample{flag: "7", want: 7}, sample{flag: "8", want: 8}, ""},
-	{"config-sync-period", func(o Options) any { return o.API.Resync }, 15 * time.Minute, sample{flag: "1m", want: time.Minute}, sample{flag: "2m", want: 2 * time.Minute}, ""},
 	{"feature-gates", func(o Options) any { return o.NoExternalIPs }, false, sample{flag: "AllowServiceExternalIPs=false", file: "{AllowServiceExternalIPs: false}", want: true}, sample{flag: "AllowServiceExternalIPs=true,X=true", file: "{AllowServiceExternalIPs: true, X: true}", want: false}, ""},
 	{"hostname-override", func(o Options) any { return o.NodeName }, hostname(), sample{flag: "' N1 '", want: "n1"}, sample{flag: "n2", want: "n2"}, ""},
 	{"bind-address", func(o Options) any { return o.BindAddress }, netip.Addr{}, sample{flag: "192.0.2.1", want: netip.MustParseAddr("192.0.2.1")}, sample{flag: "2001:db8::1", want: netip.MustParseAddr("2001:db8::1")}, ""},
@@ -93,6 +92,7 @@ var chosen = []struct {
 	{"node-port-range", func(o Options) any { return o.MasqueradePorts }, [2]uint16{32768, 65535}, sample{flag: "", file: "''", want: [2]uint16{}}, sample{flag: "60000-65535", want: [2]uint16{1024, 59999}}, ""},
 	{"accept-input", func(o Options) any { return o.AcceptInput }, true, sample{flag: "false", want: false}, sample{flag: "true", want: true}, ""},
 	{"iptables-backend", func(o Options) any { return o.IPTablesBackend }, "", sample{flag: "nft", want: "nft"}, sample{flag: "legacy", want: "legacy"}, ""},
+	{"traffic-metrics", func(o Options) any { return o.TrafficMetrics }, 0, sample{flag: "5", want: 5}, sample{flag: "10000", want: 10000}, ""},
 	{"ipvs-run-estimation", func(o Options) any { return o.RunEstimation }, (*bool)(nil), sample{flag: "false", want: yes(false)}, sample{flag: "true", want: yes(true)}, ""},
 }
 
@@ -269,7 +269,7 @@ func TestIdleOptions(t *testing.T) {
 	values := map[string]string{
 		"ipvs-exclude-cidrs": "10.0.0.0/8", "iptables-localhost-nodeports": "false", "iptables-sync-period": "1m",
 		"iptables-min-sync-period": "2s", "show-hidden-metrics-for-version": "1.36", "log-flush-frequency": "1s",
-		"vmodule": "a=1", "log-text-split-stream": "true", "log-text-info-buffer-size": "1Ki",
+		"config-sync-period": "1m", "vmodule": "a=1", "log-text-split-stream": "true", "log-text-info-buffer-size": "1Ki",
 		"log-json-split-stream": "true", "log-json-info-buffer-size": "1Ki",
 	}
 	var args []string

@@ -76,7 +76,10 @@ type Options struct {
 	// HealthAddress and MetricsAddress are IP:port; empty turns a server off.
 	HealthAddress, MetricsAddress string
 	BindHardFail                  bool
-	Profiling                     bool
+	// TrafficMetrics is how many Services have traffic metrics of their own; zero turns
+	// these off.
+	TrafficMetrics int
+	Profiling      bool
 
 	JSONLog bool
 	Debug   bool
@@ -96,8 +99,6 @@ type API struct {
 	AcceptContentTypes, ContentType string
 	QPS                             float32 // negative: no limit
 	Burst                           int
-	// Resync is the time in which known objects are looked at again.
-	Resync time.Duration
 }
 
 // Timeouts are the idle limits of IPVS, in whole seconds; zero leaves the kernel's

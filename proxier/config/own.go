@@ -43,6 +43,8 @@ type IPVSProxyConfiguration struct {
 	IPVSRunEstimation *bool `json:"ipvsRunEstimation"`
 	// IPTablesBackend is "auto", "nft" or "legacy".
 	IPTablesBackend string `json:"iptablesBackend"`
+	// TrafficMetrics is how many Services have traffic metrics of their own; zero: none.
+	TrafficMetrics int32 `json:"trafficMetrics"`
 	// StrictMode refuses a mode of kube-proxy other than ipvs.
 	StrictMode bool `json:"strictMode"`
 }

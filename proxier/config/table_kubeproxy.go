@@ -24,8 +24,6 @@ var kubeProxyOptions = []option{
 	}, usage: "`requests` a second to the API server"},
 	{group: groupSource, name: "kube-api-burst", path: "clientConnection.burst", bind: number(func(r *Raw) *int32 { return &r.ClientConnection.Burst }),
 		usage: "`requests` to the API server that may come at once"},
-	{group: groupSource, name: "config-sync-period", path: "configSyncPeriod", bind: duration(func(r *Raw) *time.Duration { return &r.ConfigSyncPeriod.Duration }),
-		usage: "how often objects from the API server are looked at again"},
 	{group: groupSource, name: "feature-gates", path: "featureGates", bind: value(func(r *Raw) pflag.Value { return flag.NewMapStringBool(&r.FeatureGates) }),
 		usage: "`name=bool` pairs; AllowServiceExternalIPs=false stops serving externalIPs, others have no effect here"},
 

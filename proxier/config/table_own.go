@@ -35,6 +35,8 @@ var ownOptions = []option{
 	{group: groupTraffic, name: "iptables-backend", path: "iptablesBackend", beside: true, bind: text(func(r *Raw) *string { return &r.IPTablesBackend }),
 		usage: "auto finds the one in which the kubelet and Service proxies have chains, else takes plain iptables; nft and legacy name one"},
 
+	{group: groupIPVS, name: "traffic-metrics", path: "trafficMetrics", beside: true, bind: number(func(r *Raw) *int32 { return &r.TrafficMetrics }),
+		usage: "`number` of Services that have connections, packets and bytes of their own in /metrics; others are added up (0: no such metrics)"},
 	{group: groupIPVS, name: "ipvs-run-estimation", path: "ipvsRunEstimation", beside: true, bind: optional(func(r *Raw) **bool { return &r.IPVSRunEstimation }),
 		usage: "let IPVS estimate rates, which costs CPU with very many real servers (default: leave the kernel's setting)"},
 }
@@ -44,6 +46,8 @@ var ownOptions = []option{
 var idleOptions = []option{
 	{group: groupIdle, name: "ipvs-exclude-cidrs", path: "ipvs.excludeCIDRs", bind: list(func(r *Raw) *[]string { return &r.IPVS.ExcludeCIDRs }),
 		usage: "servers of others are never touched"},
+	{group: groupIdle, name: "config-sync-period", path: "configSyncPeriod", bind: duration(func(r *Raw) *time.Duration { return &r.ConfigSyncPeriod.Duration }),
+		usage: "objects are read when they change, and nothing of them is forgotten"},
 	{group: groupIdle, name: "iptables-localhost-nodeports", path: "iptables.localhostNodePorts", bind: boolean(func(r *Raw) *bool { return r.IPTables.LocalhostNodePorts }),
 		usage: "is for mode iptables"},
 	{group: groupIdle, name: "iptables-sync-period", path: "iptables.syncPeriod", bind: duration(func(r *Raw) *time.Duration { return &r.IPTables.SyncPeriod.Duration }),

@@ -27,7 +27,8 @@ func (r Raw) Validate() (Options, error) {
 		Conntrack: v.conntrack(), TCPBeLiberal: r.KubeProxyConfiguration.Conntrack.TCPBeLiberal,
 		SyncPeriod: r.IPVS.SyncPeriod.Duration, MinSyncPeriod: r.IPVS.MinSyncPeriod.Duration,
 		DrainTimeout: r.DrainTimeout.Duration, RefreshPeriod: v.notNegative("refreshPeriod", r.RefreshPeriod.Duration),
-		BindHardFail: r.BindAddressHardFail, Profiling: r.EnableProfiling,
+		TrafficMetrics: int(v.within("trafficMetrics", r.TrafficMetrics, 0, maxTrafficMetrics)),
+		BindHardFail:   r.BindAddressHardFail, Profiling: r.EnableProfiling,
 		JSONLog: v.oneOf("logging.format", r.Logging.Format, "text", "json") == "json",
 		Debug:   r.Logging.Verbosity >= debugVerbosity,
 	}
@@ -45,6 +46,9 @@ func (r Raw) Validate() (Options, error) {
 	o.Notes = v.notes
 	return o, errors.Join(v.errs...)
 }
+
+// maxTrafficMetrics keeps a page of metrics to some megabytes.
+const maxTrafficMetrics = 10_000
 
 // debugVerbosity is the level of klog that shows what debugging needs.
 const debugVerbosity = 4
@@ -122,11 +126,11 @@ func (v *validator) cidr(path, text string) (netip.Prefix, bool) {
 
 func (v *validator) api() API {
 	c := v.ClientConnection
+	v.positive("configSyncPeriod", v.ConfigSyncPeriod.Duration)
 	return API{
 		Kubeconfig: c.Kubeconfig, Master: v.Master,
 		AcceptContentTypes: c.AcceptContentTypes, ContentType: c.ContentType,
 		QPS: c.QPS, Burst: int(v.atLeastZero("clientConnection.burst", c.Burst)),
-		Resync: v.positive("configSyncPeriod", v.ConfigSyncPeriod.Duration),
 	}
 }
 
