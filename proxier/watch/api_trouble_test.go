@@ -296,6 +296,42 @@ func TestAPIWithoutStreams(t *testing.T) {
 	})
 }
 
+// TestAPIDeletedBetweenListAndWatch: an object of the list that is gone before the watch
+// begins is gone, whether the server knows that history or not.
+func TestAPIDeletedBetweenListAndWatch(t *testing.T) {
+	for _, forgetful := range []bool{false, true} {
+		w := newWorld(t).small()
+		w.server.put(apiService("other", "10.96.0.7"))
+		w.server.set(func(s *apiServer) { s.refuse = true }) // a list, then a watch
+		var once sync.Once
+		removed := make(chan struct{})
+		w.server.answers(func(_ http.ResponseWriter, _ *http.Request, resource string, watching bool) bool {
+			if watching && resource == "services" && w.server.count("list services") > 0 {
+				once.Do(func() {
+					w.server.remove(apiService("web", "10.96.0.1"))
+					if forgetful {
+						w.server.forget()
+					}
+					close(removed)
+				})
+			}
+			return false
+		})
+		w.begin(quick(), w.url)
+		<-removed
+		w.wait("the end of the Service", func() bool {
+			s, _ := w.api.Service(plan.ServiceName{Namespace: "default", Name: "web"})
+			return w.api.Synced() && s == nil
+		})
+		if s, _ := w.api.Service(plan.ServiceName{Namespace: "default", Name: "other"}); s == nil {
+			t.Errorf("forgetful %t: the other Service was lost", forgetful)
+		}
+		if told := w.reports(""); len(told) > 0 {
+			t.Errorf("forgetful %t: told %v", forgetful, told)
+		}
+	}
+}
+
 func TestAPISeveralServers(t *testing.T) {
 	w := newWorld(t).small()
 	first := newRelay(t, strings.TrimPrefix(w.url, "http://"))
