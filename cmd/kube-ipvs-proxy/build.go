@@ -13,6 +13,7 @@ import (
 	"kube-ipvs-proxy/ipvsutil/kernel"
 	"kube-ipvs-proxy/proxier"
 	"kube-ipvs-proxy/proxier/config"
+	"kube-ipvs-proxy/proxier/health"
 	"kube-ipvs-proxy/proxier/host"
 	"kube-ipvs-proxy/proxier/netfilter"
 	"kube-ipvs-proxy/proxier/plan"
@@ -189,7 +190,14 @@ func (a *agent) doors(ctx context.Context, options config.Options, marks netfilt
 	if err != nil {
 		return reconcile.Doors{}, err
 	}
-	return reconcile.Doors{IPVS: ipvs, Sets: sets, Addresses: addresses, Rules: rules, Flows: rules}, nil
+	return reconcile.Doors{IPVS: ipvs, Sets: sets, Addresses: addresses, Rules: rules, Flows: countedFlows{rules, a.tellFlows}}, nil
+}
+
+// tellFlows tells the metrics of stale flows that were removed.
+func (a *agent) tellFlows(f health.Family, took time.Duration, deleted int) {
+	if a.monitor != nil {
+		a.monitor.StaleFlows(f, took, deleted)
+	}
 }
 
 // askOnce asks the kernel once for each scheduler. When it does not answer, the

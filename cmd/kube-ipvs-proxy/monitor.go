@@ -101,6 +101,9 @@ func (m *monitor) ended(s proxier.Summary) {
 	for class, n := range s.Classes {
 		m.Failures(class, n)
 	}
+	for _, family := range failedRestores(s.Failed) {
+		m.RestoreFailed(family)
+	}
 	for kind, n := range s.Repairs {
 		m.Repairs(kind, n)
 	}

@@ -184,6 +184,9 @@ func TestStatement113And117WriteThatFails(t *testing.T) {
 	if whole() {
 		t.Fatal("the rules were written")
 	}
+	s.until("a failure that is counted", func() bool {
+		return s.sum("kubeproxy_sync_proxy_rules_iptables_restore_failures_total") > 0
+	})
 	well()
 	s.until("the rules", whole)
 
