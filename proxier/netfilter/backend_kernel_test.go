@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// TestChooseBackend finds the back end from the chains of the kubelet, and refuses rules
+// TestCaseG4BackendOfTheKubelet finds the back end from the chains of the kubelet, and refuses rules
 // of Services in the other one (kubernetes/kubernetes#71305).
-func TestChooseBackend(t *testing.T) {
+func TestCaseG4BackendOfTheKubelet(t *testing.T) {
 	for _, backend := range []Backend{BackendNFT, BackendLegacy} {
 		other := map[Backend]Backend{BackendNFT: BackendLegacy, BackendLegacy: BackendNFT}[backend]
 		for _, ipv6 := range []bool{false, true} {

@@ -72,9 +72,6 @@ func (r *Rules) add(ctx context.Context, flags Flags, ipv6 bool) error {
 	if _, _, err := run(ctx, "", p.iptables, "-w", fmt.Sprint(lockWait), "-t", tableNAT, "-S", "POSTROUTING"); err != nil {
 		return fmt.Errorf("%s nat table: %w", familyName(ipv6), err)
 	}
-	if note := p.otherBackend(ctx, ipv6); note != "" {
-		r.notes = append(r.notes, note)
-	}
 	r.families = append(r.families, &family{programs: p, want: Render(flags, ipv6)})
 	return nil
 }
