@@ -1,6 +1,8 @@
 package proxier
 
 import (
+	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -24,7 +26,11 @@ func newFailures(log *slog.Logger) failures {
 	return failures{log: log, said: map[string]time.Time{}}
 }
 
+// tell says a failure, unless it is that the process is being ended.
 func (f *failures) tell(err error) {
+	if errors.Is(err, context.Canceled) {
+		return
+	}
 	text, now := err.Error(), time.Now()
 	if at, ok := f.said[text]; ok && now.Sub(at) < sayAgain {
 		return

@@ -1,8 +1,10 @@
 package proxier
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"strings"
 	"syscall"
@@ -440,4 +442,17 @@ func TestAPIServerFirst(t *testing.T) {
 			return nil
 		})
 	}, func(l *loop) { l.has("addr 10.96.0.200", fmt.Sprint("addr 10.96.0.", 50)) })
+}
+
+// TestEndIsNoFailure: what the end of the process broke off is not told as an error.
+func TestEndIsNoFailure(t *testing.T) {
+	var said strings.Builder
+	f := newFailures(slog.New(slog.NewTextHandler(&said, nil)))
+	f.tell(fmt.Errorf("iptables-save: %w", context.Canceled))
+	if said.Len() != 0 {
+		t.Errorf("said: %s", said.String())
+	}
+	if f.tell(errors.New("no memory")); !strings.Contains(said.String(), "no memory") {
+		t.Errorf("said: %s", said.String())
+	}
 }
