@@ -25,12 +25,13 @@ e2e: build ## tests on a kernel with IPVS: this host's, or a QEMU machine's
 	go run ./e2e/deploy/image
 	go run ./e2e/run ./...
 
-peers: ## the real kube-proxy, kube-apiserver, kubectl and etcd, from source (minutes, once), and what needs them
+peers: build ## the real kube-proxy, kube-apiserver, kubectl and etcd, from source (minutes, once), and what needs them
 	cd e2e/peers && go vet . && go test . && go run .
 	go test -count=1 -tags peers -v ./e2e/cluster
 	go test -count=1 -tags peers -run RealServer -v ./proxier/watch
 	cd e2e/deploy/render && go vet .
 	go test -count=1 -tags peers -timeout 40m -v ./e2e/deploy
+	PROXY=api go run ./e2e/run -timeout 60m ./e2e/packets
 
 test: lint unit e2e ## everything
 
