@@ -73,6 +73,9 @@ type Config struct {
 	// Reserve keeps the active NodePorts out of the node's own connections; see
 	// reserve.Ports. Nil: nothing does.
 	Reserve func(ctx context.Context, ports map[uint16]bool) (changed bool, err error)
+	// Loopback is called, by the loop, when other NodePorts are to be served on loopback
+	// addresses than before. It may be nil.
+	Loopback func(map[LoopbackKey]LoopbackTarget)
 	// PodCIDRs is called, by the loop, when the Node has other pod networks than
 	// before; the rules are made anew after it. It may be nil.
 	PodCIDRs func([]netip.Prefix)
@@ -100,6 +103,7 @@ type Proxier struct {
 	revision string
 	podCIDRs []netip.Prefix
 	reserved reserved
+	loopback loopback
 	// adoptions are changes of the configuration, taken by Run.
 	adoptions chan Adoption
 }
@@ -120,6 +124,7 @@ func New(config Config, source Source, host Host, nodePorts NodePorts, doors rec
 		created:   time.Now(),
 		adoptions: make(chan Adoption),
 		listAddrs: true, panicked: panicked{}, failures: newFailures(log),
+		loopback: loopback{of: map[plan.ServiceName]loopbackClaim{}},
 		reserved: newReserved(config.Reserve, config.Reconcile.SyncPeriod, log),
 	}
 }

@@ -74,6 +74,7 @@ func (p *Proxier) work(ctx context.Context) Summary {
 	p.reserved.note(p.ledger, touched)
 	s.Report = p.kernel.Round(ctx, touched)
 	p.reserved.keep(ctx)
+	p.loopback.tell(p.config.Loopback)
 	if s.Unread != nil {
 		s.RetryIn = sooner(s.RetryIn, hostRetry)
 	}

@@ -30,12 +30,14 @@ func (p *Proxier) plan(name plan.ServiceName, touched *ledger.Touched) (ok bool)
 	service, endpoints := p.source.Service(name)
 	if service == nil {
 		p.problems.replace(name, nil)
+		p.loopback.replace(name, loopbackClaim{})
 		delete(p.panicked, name)
 		p.ledger.RemoveInto(touched, name)
 		return true
 	}
 	claims, found := plan.For(service, endpoints, p.node, p.config.Plan)
 	p.ledger.ReplaceInto(touched, ledger.Owner{Name: name, Created: service.Created}, claims)
+	p.loopback.replace(name, loopbackClaim{service.Created, claims.Loopback})
 	p.problems.replace(name, found)
 	delete(p.panicked, name)
 	return true

@@ -104,7 +104,7 @@ func buildOn(ctx context.Context, options config.Options, log *slog.Logger, read
 	a.monitor = newMonitor(options, a.source, log)
 	a.proxier = proxier.New(proxier.Config{
 		NodeName:      options.NodeName,
-		Plan:          planConfig(options, a.hasScheduler, a.source.servers),
+		Plan:          planConfig(options, nodePorts, a.hasScheduler, a.source.servers),
 		MinSyncPeriod: options.MinSyncPeriod,
 		MarkBase:      marks.Capture,
 		MarkBits:      uint8(bits.OnesCount32(marks.Index)),
@@ -114,24 +114,21 @@ func buildOn(ctx context.Context, options config.Options, log *slog.Logger, read
 		End:           a.monitor.ended,
 		Events:        a.source.events,
 		PodCIDRs:      a.followPodCIDRs(log),
+		Loopback:      a.monitor.loopback.setPorts,
 		Reserve:       a.reserve,
-	}, a.monitor.relay(ctx), node, func(addrs, nodeIPs []netip.Addr) []netip.Addr {
-		picked := host.NodePortAddresses(addrs, withBindAddress(nodeIPs, options.BindAddress), nodePorts)
-		a.monitor.checks.SetAddresses(a.monitor.checkAddresses(picked))
-		// IPVS serves no loopback address: its packets never leave the host.
-		return slices.DeleteFunc(picked, netip.Addr.IsLoopback)
-	}, doors, log)
+	}, a.monitor.relay(ctx), node, a.monitor.pickAddresses(nodePorts), doors, log)
 	a.monitor.proxier = a.proxier
 	return a, nil
 }
 
 // planConfig are the choices for all Services; servers are addresses of the API server.
-func planConfig(options config.Options, hasScheduler func(string) bool, servers []netip.AddrPort) plan.Config {
+func planConfig(options config.Options, nodePorts host.NodePortSelectors, hasScheduler func(string) bool, servers []netip.AddrPort) plan.Config {
 	return plan.Config{
 		Reserved:     servers,
 		HasScheduler: hasScheduler,
 		Scheduler:    options.Scheduler, BindExternal: options.BindExternal,
 		NoExternalIPs: options.NoExternalIPs, AllowExternal: options.AllowExternalCIDRs,
+		LoopbackNodePorts: nodePorts.Loopback(),
 	}
 }
 

@@ -21,12 +21,14 @@ import (
 // of Services and the metrics.
 type monitor struct {
 	*health.Monitor
-	checks  *health.Checks
-	source  *source
-	proxier *proxier.Proxier // set once the loop is built
-	teller  *teller
-	options config.Options
-	log     *slog.Logger
+	checks *health.Checks
+	// loopback serves NodePorts on loopback addresses.
+	loopback *loopbackPorts
+	source   *source
+	proxier  *proxier.Proxier // set once the loop is built
+	teller   *teller
+	options  config.Options
+	log      *slog.Logger
 	// counted is when the inventory was last taken.
 	counted time.Time
 	memory  *thrift
@@ -49,6 +51,10 @@ func newMonitor(options config.Options, source *source, log *slog.Logger) *monit
 		source.events.Service(plan.ServiceName(name), watch.Warning, "FailedToStartServiceHealthcheck", "Listen", err.Error())
 	})
 	m.checks.SetAddresses(m.checkAddresses(nil))
+	m.loopback = newLoopbackPorts(func(service string, err error) {
+		log.Warn("NodePort on a loopback address", "service", service, "err", err)
+		source.events.Service(serviceName(service), watch.Warning, "FailedToServeLoopbackNodePort", "Listen", err.Error())
+	})
 	return m
 }
 
@@ -56,6 +62,7 @@ func newMonitor(options config.Options, source *source, log *slog.Logger) *monit
 // by fatal.
 func (m *monitor) run(ctx context.Context, raw config.Raw, fatal context.CancelCauseFunc) {
 	go m.checks.Run(ctx)
+	go m.loopback.Run(ctx)
 	for _, s := range []struct {
 		health.Server
 		reason string
@@ -153,6 +160,19 @@ func (m *monitor) count() {
 		BoundAddresses: i.Bound, CapturedAddresses: i.Captured, SetMembers: i.Members, SetSizes: i.SetSizes,
 		NoLocalInternal: i.NoLocal.Internal, NoLocalExternal: i.NoLocal.External,
 	})
+}
+
+// pickAddresses returns what picks the addresses that serve NodePorts. Health checks
+// follow them, and the loopback ones, which IPVS cannot serve: their packets never leave
+// the host.
+func (m *monitor) pickAddresses(nodePorts host.NodePortSelectors) proxier.NodePorts {
+	return func(addrs, nodeIPs []netip.Addr) []netip.Addr {
+		picked := host.NodePortAddresses(addrs, withBindAddress(nodeIPs, m.options.BindAddress), nodePorts)
+		m.checks.SetAddresses(m.checkAddresses(picked))
+		loopback, others := splitLoopback(picked)
+		m.loopback.setAddresses(loopback)
+		return others
+	}
 }
 
 // checkAddresses are those that answer health checks: all of a family whose

@@ -33,6 +33,7 @@ var directions = map[string][]string{
 	"proxier/health":       {},
 	"proxier/host":         {"ipvsutil"},
 	"proxier/reserve":      {"ipsetutil"},
+	"proxier/forward":      {},
 	"ipvsutil":             {},
 	"ipvsutil/netlink":     {},
 	"ipvsutil/kernel":      {"ipvsutil", "ipvsutil/netlink"},

@@ -45,6 +45,12 @@ func newHost(name string) (*Host, error) {
 	return h, h.quiet()
 }
 
+// Alone makes a host that is no part of a lab and connected to nobody. Close ends it.
+func Alone(name string) (*Host, error) { return newHost(name) }
+
+// Close ends a host that Alone made.
+func (h *Host) Close() error { return h.close() }
+
 // quiet brings lo up and turns off what would delay addresses or change routes
 // behind the tests' back: duplicate address detection and redirects.
 func (h *Host) quiet() error {

@@ -81,6 +81,11 @@ func (s NodePortSelectors) Unlimited(ipv6 bool) bool {
 	return !named
 }
 
+// Loopback reports whether an entry names loopback addresses, be it by keyword.
+func (s NodePortSelectors) Loopback() bool {
+	return s.localhost || slices.ContainsFunc(s.prefixes, func(p netip.Prefix) bool { return p.Addr().IsLoopback() })
+}
+
 // NodePortAddresses picks from all addresses of the node (without those bound for
 // Services) the ones that serve NodePorts, sorted. nodeIPs are the Node's addresses
 // as far as they are known; a loopback one stands for unknown.

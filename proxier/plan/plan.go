@@ -28,6 +28,11 @@ func For(service *Service, endpoints []Endpoint, node Node, config Config) (Clai
 			b.problem("clusterIP "+clusterIP.String(), reason)
 			continue
 		}
+		if slices.Contains(node.IPs, clusterIP) {
+			// Bound, it would refuse all else that the node answers there.
+			b.problem("clusterIP "+clusterIP.String(), "is the Node's own address")
+			continue
+		}
 		b.family(clusterIP, ports, byPort)
 	}
 	b.checkFlags()
@@ -132,6 +137,7 @@ func (b *builder) family(clusterIP netip.Addr, ports []Port, byPort map[PortKey]
 				external = true
 			}
 		}
+		b.loopback(clusterIP, port, chosen)
 		if external && b.externalLocal() && len(chosen.cluster) > 0 {
 			b.claims.ShortCircuits = append(b.claims.ShortCircuits, b.shortCircuit(key, chosen))
 		}
@@ -149,6 +155,21 @@ func (b *builder) noLocal(ipv6 bool, chosen selection) {
 	if b.externalLocal() {
 		b.claims.NoLocal.External[index(ipv6)]++
 	}
+}
+
+// loopback claims the port on the loopback address as long as an endpoint can serve:
+// without a claim it is refused at once. Its connections go the way of those that a
+// process of the node makes to the NodePort, or to the ClusterIP where no address of
+// the node serves NodePorts.
+func (b *builder) loopback(clusterIP netip.Addr, port Port, chosen selection) {
+	if !b.config.LoopbackNodePorts || port.Protocol != ipvsutil.TCP || port.NodePort == 0 || len(chosen.cluster) == 0 {
+		return
+	}
+	to := netip.AddrPortFrom(clusterIP, port.Port)
+	if own := familyOf(b.node.NodePortAddrs, clusterIP.Is6()); len(own) > 0 {
+		to = netip.AddrPortFrom(own[0], port.NodePort)
+	}
+	b.claims.Loopback = append(b.claims.Loopback, LoopbackPort{NodePort: port.NodePort, To: to})
 }
 
 // places returns where external clients reach the Service in the family of clusterIP.

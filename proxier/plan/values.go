@@ -126,6 +126,8 @@ type Config struct {
 	// which this node reaches the API server. Whoever may write Services could otherwise
 	// cut every node off. A ClusterIP is served even if it is one of them.
 	Reserved []netip.AddrPort
+	// LoopbackNodePorts: NodePorts are wanted on loopback addresses, too.
+	LoopbackNodePorts bool
 }
 
 // PortKey names one port of a Service in one family.
@@ -196,6 +198,16 @@ type Claims struct {
 	NoLocal     NoLocal
 	// DrainTimeout is that of the Service.
 	DrainTimeout *time.Duration
+	// Loopback are the NodePorts to serve on loopback addresses; only with
+	// Config.LoopbackNodePorts.
+	Loopback []LoopbackPort
+}
+
+// LoopbackPort is a TCP NodePort that is served on the loopback address of a family,
+// by copying. To is what a process of the node would ask instead, and tells the family.
+type LoopbackPort struct {
+	NodePort uint16
+	To       netip.AddrPort
 }
 
 // Problem is something in a Service that cannot be served: which part, and why.
