@@ -86,4 +86,7 @@ type Addresses interface {
 	Capture(ctx context.Context, addrs []netip.Addr) []error
 	Release(ctx context.Context, addrs []netip.Addr) []error
 	Captured(ctx context.Context) ([]netip.Addr, error)
+	// InUse returns those of the addresses from which processes of this host have a TCP
+	// connection, in no order. They lose it when the address goes.
+	InUse(ctx context.Context, addrs []netip.Addr) ([]netip.Addr, error)
 }

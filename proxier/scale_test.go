@@ -40,6 +40,7 @@ func (blank) Bound(context.Context) ([]netip.Addr, error)                    { r
 func (blank) Capture(context.Context, []netip.Addr) []error                  { return nil }
 func (blank) Release(context.Context, []netip.Addr) []error                  { return nil }
 func (blank) Captured(context.Context) ([]netip.Addr, error)                 { return nil, nil }
+func (blank) InUse(context.Context, []netip.Addr) ([]netip.Addr, error)      { return nil, nil }
 func (blank) DeleteFlows(context.Context, []ipvsutil.StaleFlow) (int, error) { return 0, nil }
 
 type blankSets struct{ requests *int }

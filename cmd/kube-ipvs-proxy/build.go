@@ -187,7 +187,7 @@ func (a *agent) doors(ctx context.Context, options config.Options, marks netfilt
 	if err != nil {
 		return reconcile.Doors{}, err
 	}
-	return reconcile.Doors{IPVS: ipvs, Sets: sets, Addresses: addresses, Rules: rules, Flows: countedFlows{rules, a.tellFlows}}, nil
+	return reconcile.Doors{IPVS: ipvs, Sets: sets, Addresses: addresses, Rules: rules, Flows: countedFlows{rules, a.tellFlows}, Others: rules.Others()}, nil
 }
 
 // tellFlows tells the metrics of stale flows that were removed.

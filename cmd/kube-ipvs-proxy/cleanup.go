@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -11,12 +12,16 @@ import (
 	"kube-ipvs-proxy/proxier/netfilter"
 )
 
-// forKubeProxy is the value of --for that leaves the node to kube-proxy's ipvs mode.
-const forKubeProxy = "kube-proxy-ipvs"
+// The values of --for. The first leaves the node to kube-proxy's ipvs mode as that takes
+// it over; the second removes everything once another mode serves the node.
+const (
+	forKubeProxy = "kube-proxy-ipvs"
+	forOtherMode = "kube-proxy"
+)
 
 func cleanupCommand() *cobra.Command {
 	raw := config.Defaults()
-	dryRun, successor := false, ""
+	dryRun, successor, wait := false, "", 10*time.Minute
 	cmd := &cobra.Command{
 		Use:   "cleanup",
 		Short: "Remove what this proxy has put into the kernel, and nothing else",
@@ -24,19 +29,26 @@ func cleanupCommand() *cobra.Command {
 			"the policy rules of this proxy, of IPv4 and IPv6. Servers, sets, rules and addresses\n" +
 			"of others stay. Twice is once: after an error or a signal run it again.\n\n" +
 			"Stop the agent first: a running one puts everything back. With\n" +
-			"--for=" + forKubeProxy + " what kube-proxy's ipvs mode takes over stays: servers, bound\n" +
-			"addresses, and sets and chains of its names; traffic to ClusterIPs goes on meanwhile.",
+			"--for=" + forKubeProxy + " what kube-proxy's ipvs mode takes over stays: servers,\n" +
+			"addresses, and sets and chains of its names; traffic goes on meanwhile. With\n" +
+			"--for=" + forOtherMode + " nothing is removed before kube-proxy, in mode iptables or nftables,\n" +
+			"has its rules here.",
 		Example: "  kube-ipvs-proxy cleanup --dry-run\n" +
 			"  kube-ipvs-proxy cleanup\n" +
 			"  kube-ipvs-proxy cleanup --for=" + forKubeProxy,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if successor != "" && successor != forKubeProxy {
-				return exitError{2, fmt.Errorf("--for %q: must be %s or nothing", successor, forKubeProxy)}
+			if successor != "" && successor != forKubeProxy && successor != forOtherMode {
+				return exitError{2, fmt.Errorf("--for %q: must be %s, %s or nothing", successor, forKubeProxy, forOtherMode)}
 			}
 			_, options, err := configure(cmd.Flags(), raw)
 			if err != nil {
 				return err
+			}
+			if successor == forOtherMode && !dryRun {
+				if err := awaitOther(cmd.Context(), options, wait); err != nil {
+					return err
+				}
 			}
 			return cleanup(cmd.Context(), cmd.OutOrStdout(), options, dryRun, successor)
 		},
@@ -46,7 +58,8 @@ func cleanupCommand() *cobra.Command {
 		cmd.Flags().Lookup(name).Hidden = true
 	}
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show what would be removed, object by object, and remove nothing")
-	cmd.Flags().StringVar(&successor, "for", "", "`successor` that takes the node over: "+forKubeProxy)
+	cmd.Flags().StringVar(&successor, "for", "", "`successor` that takes the node over: "+forKubeProxy+" or "+forOtherMode)
+	cmd.Flags().DurationVar(&wait, "wait", wait, "how long --for="+forOtherMode+" waits for the successor's rules")
 	return cmd
 }
 
@@ -74,6 +87,36 @@ func cleanup(ctx context.Context, out io.Writer, options config.Options, dryRun 
 	}
 	return runSteps(ctx, out, steps, dryRun)
 }
+
+// awaitOther waits until another mode of kube-proxy serves the node: until then ours is
+// the only way for its traffic.
+func awaitOther(ctx context.Context, options config.Options, limit time.Duration) error {
+	marks, err := netfilter.NewMarks(int(options.MasqueradeBit))
+	if err != nil {
+		return err
+	}
+	rules, err := netfilter.New(ctx, flags(options, marks))
+	if err != nil {
+		return err
+	}
+	for deadline := time.Now().Add(limit); ; {
+		came, err := rules.Others().Came(ctx)
+		if came || err != nil {
+			return err
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("after %v kube-proxy has no rules of mode iptables or nftables here: nothing was removed", limit)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(awaitPause):
+		}
+	}
+}
+
+// awaitPause is the time between two looks; each starts a process a family.
+const awaitPause = 500 * time.Millisecond
 
 // runSteps does the steps that have something to do, one after the other, or shows
 // them. The first that fails is the last: those after it rest on it.

@@ -35,6 +35,7 @@ type cleaner struct {
 	setNames        []string
 	resized         []resized
 	bound, captured []netip.Addr
+	elsewhere       []netip.Addr // what the host's own devices have
 	device          device
 	servers         []ipvsutil.VirtualServer
 	withdrawal      netfilter.Withdrawal
@@ -123,6 +124,9 @@ func (c *cleaner) look(ctx context.Context, leave netfilter.Leave) error {
 		return err
 	}
 	if c.device, err = lookDevice(); err != nil {
+		return err
+	}
+	if c.elsewhere, err = addressesElsewhere(); err != nil {
 		return err
 	}
 	if c.sets != nil {
@@ -235,6 +239,30 @@ func lookDevice() (device, error) {
 	return d, nil
 }
 
+// addressesElsewhere lists what the other devices of the host have.
+func addressesElsewhere() ([]netip.Addr, error) {
+	links, err := vnetlink.LinkList()
+	if err != nil && !errors.Is(err, vnetlink.ErrDumpInterrupted) {
+		return nil, fmt.Errorf("list devices: %w", err)
+	}
+	var all []netip.Addr
+	for _, link := range links {
+		if link.Attrs().Name == ipvsutil.Device {
+			continue
+		}
+		list, err := addressesOf(link)
+		if err != nil {
+			return nil, err
+		}
+		for _, a := range list {
+			if addr, ok := netip.AddrFromSlice(a.IP); ok {
+				all = append(all, addr.Unmap())
+			}
+		}
+	}
+	return all, nil
+}
+
 // addressesOf lists the addresses of a device, again when a change disturbs it.
 func addressesOf(link vnetlink.Link) (list []vnetlink.Addr, err error) {
 	for range 5 {
@@ -244,7 +272,7 @@ func addressesOf(link vnetlink.Link) (list []vnetlink.Addr, err error) {
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("list the addresses of %s: %w", ipvsutil.Device, err)
+		return nil, fmt.Errorf("list the addresses of %s: %w", link.Attrs().Name, err)
 	}
 	return list, nil
 }

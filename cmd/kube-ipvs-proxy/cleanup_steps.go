@@ -28,7 +28,7 @@ func (c *cleaner) steps() []step {
 	return []step{
 		{notes: c.notes},
 		c.release(), c.removeDevice(), c.unbind(),
-		c.deleteServers(c.servers),
+		c.deleteServers(c.servers), c.deleteFlows(c.servers),
 		c.withdraw(), c.removePolicyRules(),
 		c.destroySets(c.setNames), c.releasePorts(),
 	}
@@ -86,21 +86,42 @@ func (c *cleaner) unbind() step {
 	}}
 }
 
-// bindOnDevice turns addresses that are bound by a route into such on the device,
-// which is the only way that kube-proxy has.
+// bindOnDevice turns addresses that are bound by a route, or captured, into such on the
+// device, which is the only way that kube-proxy has. Those that another device has stay
+// with that, as there.
 func (c *cleaner) bindOnDevice() step {
 	byRoute := without(c.bound, c.device.addrs)
-	return step{verb: "bind to " + ipvsutil.Device, kind: "addresses bound by route", objects: texts(byRoute), do: func(ctx context.Context) error {
+	captured := without(without(c.captured, c.bound), c.elsewhere)
+	both := slices.Concat(byRoute, captured)
+	return step{verb: "bind to " + ipvsutil.Device, kind: "addresses bound by route or captured", objects: texts(both), do: func(ctx context.Context) error {
 		if err := c.addresses.Ensure(ctx); err != nil {
 			return err
 		}
-		for _, err := range c.addresses.Bind(ctx, byRoute) {
+		for _, err := range c.addresses.Bind(ctx, both) {
 			if err != nil && !errors.Is(err, fs.ErrExist) {
 				return err
 			}
 		}
 		return gone(c.routes.Unbind(ctx, byRoute))
 	}}
+}
+
+// deleteFlows forgets the flows to servers that are gone. Clients that go on sending
+// would keep them for ever, past all rules that come after us.
+func (c *cleaner) deleteFlows(servers []ipvsutil.VirtualServer) step {
+	var flows []ipvsutil.StaleFlow
+	s := step{verb: "delete", kind: "conntrack flows of frontends"}
+	for _, server := range servers {
+		if server.Key.Mark == 0 && c.rules != nil {
+			flows = append(flows, ipvsutil.StaleFlow{Frontend: server.Key})
+			s.objects = append(s.objects, "conntrack flows to "+server.Key.String())
+		}
+	}
+	s.do = func(ctx context.Context) error {
+		_, err := c.rules.DeleteFlows(ctx, flows)
+		return err
+	}
+	return s
 }
 
 func (c *cleaner) deleteServers(servers []ipvsutil.VirtualServer) step {

@@ -12,9 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/vishvananda/netlink/nl"
-	"golang.org/x/sys/unix"
-
 	"kube-ipvs-proxy/ipsetutil"
 	"kube-ipvs-proxy/ipvsutil"
 	"kube-ipvs-proxy/ipvsutil/kernel"
@@ -22,6 +19,7 @@ import (
 	"kube-ipvs-proxy/proxier/config"
 	"kube-ipvs-proxy/proxier/explain"
 	"kube-ipvs-proxy/proxier/host"
+	"kube-ipvs-proxy/proxier/netfilter"
 	"kube-ipvs-proxy/proxier/reserve"
 )
 
@@ -60,7 +58,7 @@ func askAgent(ctx context.Context, options config.Options) (answer string, healt
 
 // settingFacts reads settings of the kernel; what cannot be read stays zero.
 func (s *scene) settingFacts(ctx context.Context, f *explain.Facts) {
-	f.NFTables = kubeProxyTables()
+	f.NFTables = netfilter.OtherTables()
 	f.StrictReversePath = strictReversePath()
 	f.ReversePathDrops = counter("netstat", "TcpExt", "IPReversePathFilter")
 	f.TooBig = counter("snmp", "Ip", "FragFails")
@@ -163,38 +161,4 @@ func (s *scene) boundExternal(o explain.Observed) []netip.Addr {
 	}
 	slices.SortFunc(external, netip.Addr.Compare)
 	return external
-}
-
-// Of nf_tables (include/uapi/linux/netfilter/nf_tables.h).
-const (
-	nftGetTable = unix.NFNL_SUBSYS_NFTABLES<<8 | unix.NFT_MSG_GETTABLE
-	nftaName    = 1
-)
-
-// kubeProxyTables are the tables of kube-proxy's nftables mode, such as "ip kube-proxy".
-func kubeProxyTables() []string {
-	var tables []string
-	for family, name := range map[uint8]string{unix.NFPROTO_IPV4: "ip", unix.NFPROTO_IPV6: "ip6"} {
-		request := nl.NewNetlinkRequest(nftGetTable, unix.NLM_F_DUMP)
-		header := make([]byte, 4)
-		header[0] = family
-		request.AddRawData(header)
-		replies, err := request.Execute(unix.NETLINK_NETFILTER, 0)
-		if err != nil {
-			continue // no nf_tables, or no right to ask
-		}
-		for _, reply := range replies {
-			attrs, err := nl.ParseRouteAttr(reply[4:])
-			if err != nil {
-				continue
-			}
-			for _, a := range attrs {
-				if a.Attr.Type == nftaName && nl.BytesToString(a.Value) == "kube-proxy" {
-					tables = append(tables, name+" kube-proxy")
-				}
-			}
-		}
-	}
-	slices.Sort(tables)
-	return tables
 }

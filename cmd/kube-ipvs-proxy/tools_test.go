@@ -201,7 +201,7 @@ func TestCleanupOrder(t *testing.T) {
 		device:   device{there: true, kind: "dummy", addrs: []netip.Addr{a}},
 		servers:  []ipvsutil.VirtualServer{{Key: ipvsutil.MarkKey(3, false)}, {Key: ipvsutil.Key{Addr: netip.AddrPortFrom(a, 80), Protocol: ipvsutil.TCP}}},
 		setNames: []string{"KIPVS-CAPTURE", "KUBE-CLUSTER-IP"}, policyRules: []string{"IPv4 fwmark"},
-		withdrawal: netfilter.Withdrawal{Removed: []string{"IPv4 nat KUBE-SERVICES"}},
+		withdrawal: netfilter.Withdrawal{Removed: []string{"IPv4 nat KUBE-SERVICES"}}, rules: &netfilter.Rules{},
 	}
 	show := func(steps []step) (text string) {
 		for _, s := range steps {
@@ -212,18 +212,23 @@ func TestCleanupOrder(t *testing.T) {
 		return text
 	}
 	want := "release 203.0.113.7\ndelete kube-ipvs0 with 10.96.0.10\nunbind 10.96.0.11\n" +
-		"delete virtual server fwm 3 (IPv4)\ndelete virtual server 10.96.0.10:80/tcp\nremove chain IPv4 nat KUBE-SERVICES\n" +
+		"delete virtual server fwm 3 (IPv4)\ndelete virtual server 10.96.0.10:80/tcp\n" +
+		"delete conntrack flows to 10.96.0.10:80/tcp\nremove chain IPv4 nat KUBE-SERVICES\n" +
 		"delete IPv4 fwmark\ndestroy set KUBE-CLUSTER-IP\ndestroy set KIPVS-CAPTURE\n"
 	if diff := cmp.Diff(want, show(c.steps())); diff != "" {
 		t.Error(diff)
 	}
-	want = "bind to kube-ipvs0 10.96.0.11\nremove chain IPv4 nat KUBE-SERVICES\ndelete virtual server fwm 3 (IPv4)\n" +
+	want = "bind to kube-ipvs0 10.96.0.11\nbind to kube-ipvs0 203.0.113.7\nremove chain IPv4 nat KUBE-SERVICES\ndelete virtual server fwm 3 (IPv4)\n" +
 		"release 203.0.113.7\ndelete IPv4 fwmark\ndestroy set KIPVS-CAPTURE\n"
 	small := ipsetutil.ClusterIP.For(false)
 	c.resized = []resized{{set: small}, {set: ipsetutil.Refuse.For(false)}}
 	want = strings.Replace(want, "destroy", "make anew with kube-proxy's size set KUBE-CLUSTER-IP\ndestroy", 1)
 	if diff := cmp.Diff(want, show(c.handoverSteps())); diff != "" {
 		t.Error(diff)
+	}
+	c.elsewhere = c.captured
+	if text := show(c.handoverSteps()); strings.Contains(text, "kube-ipvs0 203.0.113.7") {
+		t.Errorf("an address of another device is bound:\n%s", text)
 	}
 	c.device.foreign = []string{"192.0.2.1/24"}
 	if text := show(c.steps()); strings.Contains(text, "kube-ipvs0") || !strings.Contains(text, "unbind 10.96.0.10\n") {

@@ -104,6 +104,12 @@ func testCleanup(ctx context.Context, t *testing.T, c *container) {
 	if err := c.Stop(ctx); err != nil {
 		t.Fatal(err)
 	}
+	// It waits for kube-proxy, which in mode nftables has these tables.
+	for _, family := range []string{"ip", "ip6"} {
+		if _, err := c.host.Exec(ctx, "nft", "add", "table", family, "kube-proxy"); err != nil {
+			t.Fatal(err)
+		}
+	}
 	ds, err := ReadCleanup()
 	if err != nil {
 		t.Fatal(err)

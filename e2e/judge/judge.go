@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"kube-ipvs-proxy/e2e/cluster"
@@ -77,11 +78,48 @@ func Open(ctx context.Context) (lab *testbed.Lab, end func() error, err error) {
 type Lab struct {
 	*testbed.Lab
 
-	dir     string
-	cluster *cluster.Cluster
-	mirror  *mirror
-	relays  []*relay
+	dir        string
+	cluster    *cluster.Cluster
+	kubeconfig string // of who may do everything
+	config     *rest.Config
+	client     kubernetes.Interface
+	program    string // kube-proxy; empty until it is needed
+	mirror     *mirror
+	relays     []*relay
 }
+
+// Another is a proxy of another mode, or the product for API, on a node;
+// testbed.Lab.Replace puts it in the place of the lab's own.
+func (j *Lab) Another(ctx context.Context, node, mode string) (testbed.Proxy, error) {
+	if mode != API {
+		loadModules(ctx, j.Host(node), mode)
+	}
+	of, err := j.kindOf(ctx, mode)
+	if err != nil {
+		return nil, err
+	}
+	return &proxy{kind: of, host: j.Host(node), mirror: j.mirror, log: &testbed.Log{}}, nil
+}
+
+// kindOf is what the proxies of a mode have in common.
+func (j *Lab) kindOf(ctx context.Context, mode string) (*kind, error) {
+	if mode == API {
+		return product(ctx, j.client, j.config, j.dir)
+	}
+	if j.program == "" {
+		var err error
+		if j.program, err = copyPeer(ctx, "kube-proxy", j.dir); err != nil {
+			return nil, err
+		}
+	}
+	return kubeProxy(mode, j.kubeconfig, j.program), nil
+}
+
+// Program is kube-proxy's path, once a lab has had one.
+func (j *Lab) Program() string { return j.program }
+
+// Kubeconfig is the product's on each node, once a lab has had it.
+func (j *Lab) Kubeconfig() string { return productKubeconfig(j.dir) }
 
 // settleLimit is for kube-proxy in an emulated machine: in ipvs mode a change takes
 // hundreds of processes.
@@ -124,36 +162,30 @@ func (j *Lab) proxies(ctx context.Context, l *testbed.Lab, mode string) (map[str
 	if j.dir, err = os.MkdirTemp("", "judge-"); err != nil {
 		return nil, err
 	}
-	kubeconfig, err := j.findAPI(ctx)
-	if err != nil {
+	if j.kubeconfig, err = j.findAPI(ctx); err != nil {
 		return nil, err
 	}
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	if err != nil {
+	if j.config, err = clientcmd.BuildConfigFromFlags("", j.kubeconfig); err != nil {
 		return nil, err
 	}
-	config.QPS = -1 // no limit
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
+	j.config.QPS = -1 // no limit
+	if j.client, err = kubernetes.NewForConfig(j.config); err != nil {
 		return nil, err
 	}
 	// A proxy looks for its Node when it starts.
-	if j.mirror, err = newMirror(ctx, cluster.NewObjects(client), l.Manifests.Dir()); err != nil {
+	if j.mirror, err = newMirror(ctx, cluster.NewObjects(j.client), l.Manifests.Dir()); err != nil {
 		return nil, err
 	}
-	var of *kind
-	if mode == API {
-		of, err = product(ctx, client, config, j.dir)
-	} else {
+	if mode != API {
 		loadModules(ctx, l.Host(testbed.Node1), mode)
-		of, err = kubeProxy(ctx, mode, kubeconfig, j.dir)
 	}
+	of, err := j.kindOf(ctx, mode)
 	if err != nil {
 		return nil, err
 	}
 	proxies := map[string]testbed.Proxy{}
 	for _, n := range l.Nodes() {
-		r, err := newRelay(n, strings.TrimPrefix(config.Host, "https://"))
+		r, err := newRelay(n, strings.TrimPrefix(j.config.Host, "https://"))
 		if err != nil {
 			return nil, err
 		}

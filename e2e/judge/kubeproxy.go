@@ -8,18 +8,14 @@ import (
 	"kube-ipvs-proxy/e2e/testbed"
 )
 
-// kubeProxy is the real kube-proxy in a mode; its program is copied into dir.
-func kubeProxy(ctx context.Context, mode, kubeconfig, dir string) (*kind, error) {
-	program, err := copyPeer(ctx, "kube-proxy", dir)
-	if err != nil {
-		return nil, err
-	}
+// kubeProxy is the real kube-proxy in a mode.
+func kubeProxy(mode, kubeconfig, program string) *kind {
 	return &kind{
 		name: "kube-proxy", program: program, kubeconfig: kubeconfig,
 		args: func(node, kubeconfig string, more []string) []string {
 			return kubeProxyArgs(mode, node, kubeconfig, more)
 		},
-	}, nil
+	}
 }
 
 // kubeProxyArgs are kube-proxy's arguments on a node: those that every node has, then

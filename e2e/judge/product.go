@@ -40,12 +40,14 @@ func product(ctx context.Context, client kubernetes.Interface, admin *rest.Confi
 	if err != nil {
 		return nil, fmt.Errorf("ServiceAccount of %s: %w", base, err)
 	}
-	kubeconfig := filepath.Join(dir, "product.kubeconfig")
+	kubeconfig := productKubeconfig(dir)
 	if err := writeKubeconfig(kubeconfig, admin.CAData, token); err != nil {
 		return nil, err
 	}
 	return &kind{name: "kube-ipvs-proxy", program: program, kubeconfig: kubeconfig, args: productArgs, graceful: true}, nil
 }
+
+func productKubeconfig(dir string) string { return filepath.Join(dir, "product.kubeconfig") }
 
 // productArgs are the product's arguments on a node: those that every node has, then
 // those of a test.

@@ -203,6 +203,10 @@ func (d hurtAddresses) Captured(ctx context.Context) ([]netip.Addr, error) {
 	return one(d.hurt, func() ([]netip.Addr, error) { return d.door.Captured(ctx) })
 }
 
+func (d hurtAddresses) InUse(ctx context.Context, addrs []netip.Addr) ([]netip.Addr, error) {
+	return one(d.hurt, func() ([]netip.Addr, error) { return d.door.InUse(ctx, addrs) })
+}
+
 type hurtRules struct {
 	door reconcile.Rules
 	hurt *hurt

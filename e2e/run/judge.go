@@ -18,6 +18,7 @@ import (
 // would need a minute to start, and time of the CPUs that the tests have.
 type judge struct {
 	proxy  string
+	peers  bool     // the tests run kube-proxy beside what PROXY names
 	env    []string // KEY=VALUE for the tests
 	api    string   // port of the API server on our loopback; empty: the tests start one
 	server *exec.Cmd
@@ -25,19 +26,20 @@ type judge struct {
 }
 
 // startJudge builds what is needed and starts the API server; nil when the environment
-// names no PROXY. In namespaces of this host the tests start their own.
-func startJudge(root, machine, results string) (*judge, error) {
+// names no PROXY and the tests need no peers. In namespaces of this host the tests start
+// their own.
+func startJudge(root string, o options, results string) (*judge, error) {
 	proxy := os.Getenv("PROXY")
-	if proxy == "" {
+	if proxy == "" && !o.peers {
 		return nil, nil
 	}
-	j := &judge{proxy: proxy}
+	j := &judge{proxy: proxy, peers: o.peers}
 	peers, err := j.build(root)
 	if err != nil {
 		return nil, err
 	}
 	j.env = []string{"PROXY=" + proxy, "PEERS=" + peers}
-	if machine == "host" {
+	if o.machine == "host" {
 		return j, nil
 	}
 	if err := j.serve(root, results); err != nil {
@@ -49,7 +51,7 @@ func startJudge(root, machine, results string) (*judge, error) {
 // build gives the folder of the programs.
 func (j *judge) build(root string) (string, error) {
 	names := []string{"etcd", "kube-apiserver"}
-	if strings.HasPrefix(j.proxy, "kube-proxy") {
+	if j.peers || strings.HasPrefix(j.proxy, "kube-proxy") {
 		names = append(names, "kube-proxy")
 	}
 	cmd := exec.Command("go", append([]string{"run", "."}, names...)...)

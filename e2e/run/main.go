@@ -2,7 +2,10 @@
 // "kernel") and runs them, all packages in one boot of the machine of e2e/vm,
 // each package in fresh namespaces.
 //
-//	run [-v] [-run REGEXP] [-timeout D] [-machine auto|qemu|host] [-env KEY=VALUE] [PACKAGES]
+//	run [-v] [-run REGEXP] [-timeout D] [-machine auto|qemu|host] [-env KEY=VALUE] [-peers] [PACKAGES]
+//
+// With -peers it runs those that need the programs of e2e/peers and an API server too
+// (build tags "kernel" and "peers"), and only those.
 //
 // With PROXY=api in the environment the proxies of the lab read a real API server instead
 // of a folder; with PROXY=kube-proxy-iptables (or -ipvs, -nftables) the tests that use the
@@ -36,7 +39,16 @@ type options struct {
 	timeout  time.Duration // for one package
 	machine  string
 	env      []string // KEY=VALUE for the tests
+	peers    bool     // the tests of the tag peers, and only those
 	patterns []string
+}
+
+// tags are those of the tests that are run, and of those that are not.
+func (o options) tags() (with, without string) {
+	if o.peers {
+		return kernelTag + "," + peersTag, kernelTag
+	}
+	return kernelTag, ""
 }
 
 func main() {
@@ -64,6 +76,7 @@ func parseOptions(args []string) (options, error) {
 	fs.BoolVar(&o.verbose, "v", false, "show the tests' output as it comes")
 	fs.DurationVar(&o.timeout, "timeout", 15*time.Minute, "limit for each package")
 	fs.StringVar(&o.machine, "machine", "auto", "auto, qemu or host (see e2e/vm)")
+	fs.BoolVar(&o.peers, "peers", false, "the tests that need kube-proxy and an API server, and only those")
 	fs.Func("run", "run the tests whose names match this regular expression", func(s string) (err error) {
 		o.filter, err = regexp.Compile(s)
 		return err
@@ -91,23 +104,24 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
-	suites, err := findSuites(o.patterns, o.filter)
+	with, without := o.tags()
+	suites, err := findSuites(o.patterns, o.filter, with, without)
 	if err != nil {
 		return err
 	}
 	if len(suites) == 0 {
-		return fmt.Errorf("no test of the build tag kernel in %s matches %q", strings.Join(o.patterns, " "), o.filter)
+		return fmt.Errorf("no test of the build tags %s in %s matches %q", with, strings.Join(o.patterns, " "), o.filter)
 	}
 	bin := filepath.Join(root, "bin")
 	vm := filepath.Join(bin, "vm")
 	start := time.Now()
-	if err := build(vm, "build", "./e2e/vm", root); err != nil {
+	if err := build(vm, "", "./e2e/vm", root); err != nil {
 		return err
 	}
 	for i := range suites {
 		s := &suites[i]
 		s.Binary = filepath.Join(bin, "e2e", s.name()+".test")
-		if err := build(s.Binary, "test", s.Package, root); err != nil {
+		if err := build(s.Binary, with, s.Package, root); err != nil {
 			return err
 		}
 	}
@@ -117,7 +131,7 @@ func run(args []string) error {
 	if err := errors.Join(os.RemoveAll(results), os.MkdirAll(results, 0o755)); err != nil {
 		return err
 	}
-	j, err := startJudge(root, o.machine, results)
+	j, err := startJudge(root, o, results)
 	if err != nil {
 		return err
 	}
@@ -128,11 +142,12 @@ func run(args []string) error {
 	return errors.Join(boot(o, p, results, j.options()...), j.close())
 }
 
-// build compiles a package statically, as a program or as its tests.
-func build(out, how, pkg, dir string) error {
+// build compiles a package statically, as its tests of the tags, or without tags as a
+// program.
+func build(out, tags, pkg, dir string) error {
 	args := []string{"build", "-trimpath", "-buildvcs=false", "-o", out, pkg}
-	if how == "test" {
-		args = []string{"test", "-c", "-tags", kernelTag, "-o", out, pkg}
+	if tags != "" {
+		args = []string{"test", "-c", "-tags", tags, "-o", out, pkg}
 	}
 	cmd := exec.Command("go", args...)
 	cmd.Dir = dir

@@ -42,6 +42,7 @@ func TestFindSuites(t *testing.T) {
 		"bench/b_k_test.go":  "//go:build kernel\n\npackage bench\n\nimport \"testing\"\n\nfunc BenchmarkX(b *testing.B) {}\n",
 		"helper/h_k_test.go": "//go:build !kernel\n\npackage helper\n\nimport \"testing\"\n\nfunc TestNo(t *testing.T) {}\n",
 		"helper/h.go":        "package helper\n",
+		"a/p_test.go":        "//go:build kernel && peers\n\npackage a_test\n\nimport \"testing\"\n\nfunc TestPeers(t *testing.T) {}\n",
 	} {
 		file := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
@@ -52,8 +53,10 @@ func TestFindSuites(t *testing.T) {
 		}
 	}
 	t.Chdir(dir)
+	o := options{}
 	find := func(filter string) string {
-		suites, err := findSuites([]string{"./..."}, regexp.MustCompile(filter))
+		with, without := o.tags()
+		suites, err := findSuites([]string{"./..."}, regexp.MustCompile(filter), with, without)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -68,6 +71,10 @@ func TestFindSuites(t *testing.T) {
 	}
 	if got, want := find("Only|Kern"), "m/a TestKernel; m/only TestOnly"; got != want {
 		t.Errorf("filtered: got %q, want %q", got, want)
+	}
+	o.peers = true
+	if got, want := find(""), "m/a TestPeers"; got != want {
+		t.Errorf("with peers: got %q, want %q", got, want)
 	}
 }
 

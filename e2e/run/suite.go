@@ -20,7 +20,11 @@ import (
 	"unicode/utf8"
 )
 
-const kernelTag = "kernel"
+// The build tags of the tests that are run here.
+const (
+	kernelTag = "kernel"
+	peersTag  = "peers"
+)
 
 // suite is a package's tests of the build tag kernel.
 type suite struct {
@@ -50,14 +54,14 @@ type listed struct {
 	TestGoFiles, XTestGoFiles []string
 }
 
-// findSuites lists the packages with tests that only the build tag kernel
-// brings and whose names match.
-func findSuites(patterns []string, filter *regexp.Regexp) ([]suite, error) {
-	plain, err := list(patterns, "")
+// findSuites lists the packages with tests that only the build tags with bring,
+// compared with the tags without, and whose names match.
+func findSuites(patterns []string, filter *regexp.Regexp, with, without string) ([]suite, error) {
+	plain, err := list(patterns, without)
 	if err != nil {
 		return nil, err
 	}
-	tagged, err := list(patterns, kernelTag)
+	tagged, err := list(patterns, with)
 	if err != nil {
 		return nil, err
 	}

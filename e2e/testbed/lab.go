@@ -138,6 +138,9 @@ func (l *Lab) Proxy(node string) Proxy {
 	return p
 }
 
+// Replace gives a node another proxy; the one before must have been stopped.
+func (l *Lab) Replace(node string, p Proxy) { l.proxies[node] = p }
+
 // Start starts the proxies of all nodes with args, one after the other, and waits
 // until they settled.
 func (l *Lab) Start(ctx context.Context, args ...string) error {

@@ -128,7 +128,7 @@ func TestCleanupForKubeProxy(t *testing.T) {
 			t.Errorf("%s: %s", save, rules)
 		}
 	}
-	if addrs := tool(t, "ip -o address show dev kube-ipvs0"); !strings.Contains(addrs, " 10.96.0.10/32 ") {
+	if addrs := tool(t, "ip -o address show dev kube-ipvs0"); !strings.Contains(addrs, " 10.96.0.10/32 ") || !strings.Contains(addrs, " 203.0.113.") {
 		t.Errorf("addresses: %s", addrs)
 	}
 	if rules := tool(t, "ip rule") + tool(t, "ip route show table all"); strings.Contains(rules, "18768") {

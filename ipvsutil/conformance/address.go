@@ -42,6 +42,7 @@ func RunAddressesWithoutDevice(t *testing.T, open func(t *testing.T) Addresses) 
 		"MixedResults":   testMixedResults,
 		"Invalid":        testInvalid,
 		"Cleanup":        testCleanup,
+		"NotInUse":       testNotInUse,
 		"Cancelled":      testCancelled,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, open(t)) })
@@ -224,6 +225,13 @@ func testCleanup(t *testing.T, a Addresses) {
 	equal(t, a, "", "")
 	ensure(t, a)
 	none(t, "bind", a.Bind(t.Context(), parse("10.96.0.1")))
+}
+
+// No process talks from an address that nobody has.
+func testNotInUse(t *testing.T, a Addresses) {
+	if used, err := a.InUse(t.Context(), parse("10.96.0.1", "fd00::1")); len(used) > 0 || err != nil {
+		t.Errorf("in use: %v, %v", used, err)
+	}
 }
 
 // A context that has ended changes nothing, and every request says so.

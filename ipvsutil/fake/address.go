@@ -27,8 +27,8 @@ type AddressCounts struct {
 
 // AddressRequest is one request as the hook Addresses.Fail sees it.
 type AddressRequest struct {
-	Op   string     // ensure, bind, unbind, bound, capture, release, captured
-	Addr netip.Addr // not valid for ensure, bound and captured
+	Op   string     // ensure, bind, unbind, bound, capture, release, captured, in use
+	Addr netip.Addr // not valid for ensure, bound, captured and in use
 }
 
 // Addresses is the double of ipvsutil/kernel's Addresses, as strict as the kernel
@@ -39,6 +39,7 @@ type Addresses struct {
 	rules    bool
 	bound    map[netip.Addr]struct{}
 	captured map[netip.Addr]struct{}
+	used     []netip.Addr
 	counts   AddressCounts
 	fail     func(AddressRequest) error
 }
@@ -96,6 +97,24 @@ func (a *Addresses) RemoveRules(context.Context) error {
 	defer a.mu.Unlock()
 	a.rules = false
 	return nil
+}
+
+// Use sets the addresses from which processes have connections.
+func (a *Addresses) Use(addrs ...netip.Addr) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.used = addrs
+}
+
+// InUse implements ipvsutil.Addresses.
+func (a *Addresses) InUse(ctx context.Context, addrs []netip.Addr) ([]netip.Addr, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.counts.List++
+	if err := a.refuse(ctx, AddressRequest{Op: "in use"}); err != nil {
+		return nil, &ipvsutil.OpError{Op: "list", Object: "connections of processes", Err: err}
+	}
+	return slices.DeleteFunc(slices.Clone(addrs), func(addr netip.Addr) bool { return !slices.Contains(a.used, addr) }), nil
 }
 
 // Dump returns one sorted line an address, such as "addr 10.96.0.10" for a bound

@@ -29,6 +29,7 @@ type Addresses struct {
 	byRoute bool             // see BindByRoute
 	socket  *netlink.Socket  // addresses and routes, in batches
 	handle  *vnetlink.Handle // links and rules, one at a time
+	sockets *netlink.Socket  // connections of processes
 }
 
 var _ ipvsutil.Addresses = (*Addresses)(nil)
@@ -56,13 +57,19 @@ func OpenAddresses(ctx context.Context, routes ipvsutil.CaptureRoutes) (*Address
 		handle.Close()
 		return nil, fmt.Errorf("netlink socket for links and rules: %w", err)
 	}
-	return &Addresses{routes: routes, socket: socket, handle: handle}, nil
+	sockets, err := netlink.Open(unix.NETLINK_SOCK_DIAG)
+	if err != nil {
+		_ = socket.Close()
+		handle.Close()
+		return nil, err
+	}
+	return &Addresses{routes: routes, socket: socket, handle: handle, sockets: sockets}, nil
 }
 
 // Close closes the sockets. What is bound and captured stays.
 func (a *Addresses) Close() error {
 	a.handle.Close()
-	return a.socket.Close()
+	return errors.Join(a.socket.Close(), a.sockets.Close())
 }
 
 // Ensure implements ipvsutil.Addresses. Where the kernel has no IPv6, the IPv4 rule is enough.

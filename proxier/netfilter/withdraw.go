@@ -114,15 +114,15 @@ func (rs Ruleset) withdraw(l listing, leave Leave, w *Withdrawal) string {
 	return b.String()
 }
 
-// iptablesMode tells whether kube-proxy's iptables mode has written its chains: it
-// makes one for each Service.
+// iptablesMode tells whether kube-proxy's iptables mode has written its chains: it makes
+// one for each Service, and leads to that of the NodePorts even where there is none.
 func iptablesMode(l listing) bool {
 	for chain := range l.table(tableNAT).chains {
 		if slices.ContainsFunc(leftoverPrefixes, func(prefix string) bool { return strings.HasPrefix(chain, prefix) }) {
 			return true
 		}
 	}
-	return false
+	return iptablesModeWrote(l)
 }
 
 func (t Table) isJumpedTo(chain string) bool {

@@ -91,6 +91,9 @@ func (r *Reconciler) unbind(ctx context.Context, report *Report, work ledger.Tou
 				addrs = append(addrs, a)
 			}
 		}
+		if k.kind == "address" {
+			addrs = r.unused(ctx, report, addrs)
+		}
 		r.address(ctx, report, k, "delete", addrs)
 	}
 }

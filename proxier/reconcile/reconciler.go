@@ -31,13 +31,15 @@ type Flows interface {
 	DeleteFlows(ctx context.Context, stale []ipvsutil.StaleFlow) (int, error)
 }
 
-// Doors are the ways into the kernel. Without Flows no flow is deleted.
+// Doors are the ways into the kernel. Without Flows no flow is deleted, without Others
+// nothing of another proxy but what Rules knows.
 type Doors struct {
 	IPVS      ipvsutil.IPVS
 	Sets      ipsetutil.Sets
 	Addresses ipvsutil.Addresses
 	Rules     Rules
 	Flows     Flows
+	Others    Others
 }
 
 // Config holds the reconciler's times.
@@ -91,6 +93,8 @@ type Reconciler struct {
 	timeouts map[ipvsutil.Key]*time.Duration
 	stale    stale
 	rules    rules
+	others   others
+	leaving  leaving
 	refresh  refresh
 }
 
@@ -100,7 +104,7 @@ func New(doors Doors, desired *ledger.Ledger, config Config) *Reconciler {
 	return &Reconciler{
 		doors: doors, config: config, desired: desired,
 		seen: newPicture(), failing: newFailing(), drains: drains{}, lingers: newLingers(),
-		timeouts: map[ipvsutil.Key]*time.Duration{}, shielded: map[ipvsutil.Key]bool{},
+		timeouts: map[ipvsutil.Key]*time.Duration{}, shielded: map[ipvsutil.Key]bool{}, leaving: leaving{},
 		doubts: doubts{all: true}, rules: rules{wanted: true}, refresh: newRefresh(config),
 	}
 }
@@ -121,10 +125,12 @@ func (r *Reconciler) Round(ctx context.Context, touched ledger.Touched) Report {
 	if first {
 		r.pending.Merge(r.desired.All())
 		r.refresh.start(time.Now())
+		r.askOthers(ctx, report)
 	}
 	r.look(ctx, report, touched.Len() > 0)
 	work := r.take()
 	r.endDrains(ctx, report, &work)
+	r.lookAtLeaving(&work)
 	r.apply(ctx, report, &work)
 	if r.doubts.any() && r.doubts.retry.failures == 0 {
 		r.again(ctx, report, &work)
@@ -147,7 +153,8 @@ func (r *Reconciler) take() ledger.Touched {
 // apply does one pass in the order that keeps every prefix of it safe. Up: sets,
 // their members, rules, virtual and real servers, addresses, so that no server is
 // reachable without the entries that masquerade and filter its traffic, and no
-// address is bound before its servers. Down is the reverse.
+// address is bound before its servers. Down is the reverse. Where the rules of another
+// proxy serve the node, ours take their place after the addresses.
 func (r *Reconciler) apply(ctx context.Context, report *Report, work *ledger.Touched) {
 	r.leadToMarks(work)
 	r.postpone(work)
@@ -160,13 +167,14 @@ func (r *Reconciler) apply(ctx context.Context, report *Report, work *ledger.Tou
 	done := r.build(ctx, report, &rest)
 	*work = rest
 	if done {
+		r.removeOthers(ctx, report)
 		r.clear(ctx, report, rest)
 	}
 }
 
 // split takes out what the first Service needs.
 func (r *Reconciler) split(work ledger.Touched) (first, rest ledger.Touched) {
-	if r.config.First == (plan.ServiceName{}) {
+	if r.config.First == (plan.ServiceName{}) || r.rulesLast() {
 		return ledger.Touched{}, work
 	}
 	claimed := r.desired.Claimed(r.config.First)
@@ -200,7 +208,8 @@ func (r *Reconciler) build(ctx context.Context, report *Report, work *ledger.Tou
 		return !isException(m) || !there.hasMember(m)
 	})
 	r.deleteEarly(ctx, report, work.Members)
-	if !r.ensureRules(ctx, report) {
+	last := r.rulesLast()
+	if !last && !r.ensureRules(ctx, report) {
 		r.waiting.Merge(*work)
 		return false
 	}
@@ -209,6 +218,10 @@ func (r *Reconciler) build(ctx context.Context, report *Report, work *ledger.Tou
 	}
 	r.shield(ctx, report, work)
 	r.bind(ctx, report, *work)
+	if last && !r.ensureRules(ctx, report) {
+		r.waiting.Merge(*work)
+		return false
+	}
 	return true
 }
 

@@ -160,10 +160,11 @@ func (r *Reconciler) finish(report *Report) Report {
 	times := &times{}
 	r.failing.next(times)
 	r.drains.next(times)
+	r.leaving.next(times)
 	r.refresh.next(times)
 	times.next(r.rules.lookAt)
 	report.Pending = r.failing.len() + r.waiting.Len() + r.pending.Len()
-	for _, retry := range []attempt{r.doubts.retry, r.rules.retry, r.stale.retry} {
+	for _, retry := range []attempt{r.doubts.retry, r.rules.retry, r.stale.retry, r.others.retry} {
 		if retry.failures > 0 {
 			report.Pending++
 			times.next(retry.at)
@@ -183,7 +184,7 @@ func (r *Reconciler) finish(report *Report) Report {
 	if !times.at.IsZero() {
 		report.RetryIn = max(times.at.Sub(now), time.Millisecond)
 	}
-	report.Draining, report.Lingering = r.drains.len(), len(r.lingers.servers)
+	report.Draining, report.Lingering = r.drains.len()+len(r.leaving), len(r.lingers.servers)
 	r.settled = r.settled || report.Pending == 0
 	return *report
 }
