@@ -50,8 +50,11 @@ func Replace(ctx context.Context, sets Sets, set Set, members map[Entry]uint32) 
 
 // Compare sorts entries by address, port, protocol and third part.
 func (e Entry) Compare(o Entry) int {
+	if c := e.Addr.Compare(o.Addr); c != 0 {
+		return c
+	}
 	return cmp.Or(
-		e.Addr.Compare(o.Addr), cmp.Compare(e.Port, o.Port), cmp.Compare(e.Protocol, o.Protocol),
+		cmp.Compare(e.Port, o.Port), cmp.Compare(e.Protocol, o.Protocol),
 		e.Source.Addr().Compare(o.Source.Addr()), cmp.Compare(e.Source.Bits(), o.Source.Bits()),
 	)
 }

@@ -53,7 +53,10 @@ func (l *Ledger) CapturedAddrs() iter.Seq[netip.Addr] { return maps.Keys(l.captu
 
 // All returns every desired key.
 func (l *Ledger) All() Touched {
-	t := newTouched()
+	t := Touched{
+		Servers: make(map[ipvsutil.Key]struct{}, len(l.servers)), Members: make(map[ipsetutil.Member]struct{}, len(l.members)),
+		Bound: make(map[netip.Addr]struct{}, len(l.bound)), Captured: make(map[netip.Addr]struct{}, len(l.captured)),
+	}
 	for key := range l.servers {
 		t.Servers[key] = struct{}{}
 	}

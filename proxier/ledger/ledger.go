@@ -182,9 +182,14 @@ func isNothing(c plan.Claims) bool {
 
 // enterFrontends replaces the owner's claims of frontends and settles each contest anew.
 func (l *Ledger) enterFrontends(t *tracker, owner Owner, before claims, now plan.Claims) {
-	kept := make(map[ipvsutil.Key]bool, len(now.Frontends))
+	var kept map[ipvsutil.Key]bool
+	if len(before.Frontends) > 0 {
+		kept = make(map[ipvsutil.Key]bool, len(now.Frontends))
+	}
 	for _, f := range now.Frontends {
-		kept[f.Server.Key] = true
+		if kept != nil {
+			kept[f.Server.Key] = true
+		}
 		claim := claimant{owner: owner, frontend: f, drain: now.DrainTimeout}
 		if f.ShortCircuit {
 			claim.mark = l.marks.of(markOwner{owner.Name, f.Port})
@@ -302,6 +307,9 @@ func (l *Ledger) enterShortCircuits(t *tracker, owner Owner, now plan.Claims, le
 // leaveShortCircuits takes back the marks of those that ended. It comes first, so
 // that those that begin can have them.
 func (l *Ledger) leaveShortCircuits(t *tracker, owner Owner, before, now []plan.ShortCircuit) {
+	if len(before) == 0 {
+		return
+	}
 	kept := make(map[plan.PortKey]bool, len(now))
 	for _, s := range now {
 		kept[s.Port] = true

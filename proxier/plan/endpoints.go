@@ -22,11 +22,16 @@ type selection struct {
 // its own. Topology hints restrict the ready ones of the cluster list only.
 func selectEndpoints(endpoints []Endpoint, node Node, weights map[netip.Addr]uint32) selection {
 	var all, local [notServing + 1][]Endpoint // by usability
+	if len(endpoints) > 0 && alike(endpoints) {
+		all[usable(endpoints[0])] = endpoints
+	} else {
+		for _, e := range endpoints {
+			all[usable(e)] = append(all[usable(e)], e)
+		}
+	}
 	for _, e := range endpoints {
-		u := usable(e)
-		all[u] = append(all[u], e)
 		if isLocal(e, node) {
-			local[u] = append(local[u], e)
+			local[usable(e)] = append(local[usable(e)], e)
 		}
 	}
 	cluster := hinted(all[ready], node)
@@ -41,6 +46,12 @@ func selectEndpoints(endpoints []Endpoint, node Node, weights map[netip.Addr]uin
 		cluster: realServers(cluster, weights), local: realServers(here, weights), any: len(cluster) > 0,
 		serving: serving(endpoints),
 	}
+}
+
+// alike tells whether one can serve as well as another, as they mostly do.
+func alike(endpoints []Endpoint) bool {
+	first := usable(endpoints[0])
+	return !slices.ContainsFunc(endpoints, func(e Endpoint) bool { return usable(e) != first })
 }
 
 // serving are the endpoints without connections (UDP, SCTP) that still serve,
@@ -107,9 +118,17 @@ func realServers(endpoints []Endpoint, weights map[netip.Addr]uint32) []ipvsutil
 // have it, and the entry that is ready counts.
 func groupByPort(endpoints []Endpoint) map[PortKey][]Endpoint {
 	byPort := map[PortKey][]Endpoint{}
-	for _, e := range endpoints {
-		key := PortKey{e.PortName, e.Protocol, e.Addr.Addr().Is6()}
-		byPort[key] = append(byPort[key], e)
+	for from := 0; from < len(endpoints); {
+		key, to := portOf(endpoints[from]), from+1
+		for to < len(endpoints) && portOf(endpoints[to]) == key {
+			to++
+		}
+		run := endpoints[from:to:to] // mostly all of the port
+		if before := byPort[key]; before != nil {
+			run = append(before, run...)
+		}
+		byPort[key] = run
+		from = to
 	}
 	for key, group := range byPort {
 		slices.SortFunc(group, compareEndpoints)
@@ -118,11 +137,15 @@ func groupByPort(endpoints []Endpoint) map[PortKey][]Endpoint {
 	return byPort
 }
 
+func portOf(e Endpoint) PortKey { return PortKey{e.PortName, e.Protocol, e.Addr.Addr().Is6()} }
+
 // compareEndpoints sorts by address, and the entry of an address that counts
 // first. The rest only makes the choice independent of the order of slices.
 func compareEndpoints(a, b Endpoint) int {
+	if c := a.Addr.Compare(b.Addr); c != 0 {
+		return c
+	}
 	return cmp.Or(
-		a.Addr.Compare(b.Addr),
 		cmp.Compare(usable(a), usable(b)),
 		cmp.Compare(a.NodeName, b.NodeName),
 		slices.Compare(a.Zones, b.Zones),

@@ -34,39 +34,49 @@ func unfit(addr netip.Addr) string {
 // fitPorts returns the ports that can be served. Of two with the same name, number
 // or NodePort the first counts.
 func (b *builder) fitPorts() []Port {
-	var ports []Port
-	names := map[PortKey]bool{}
-	numbers, nodePorts := map[portNumber]bool{}, map[portNumber]bool{}
-	for _, p := range b.service.Ports {
+	all := b.service.Ports
+	ports := make([]Port, 0, len(all))
+	var names map[PortKey]bool
+	var numbers, nodePorts map[portNumber]bool
+	if len(all) > 1 { // most Services have one port, and nothing to compare it with
+		names, numbers, nodePorts = map[PortKey]bool{}, map[portNumber]bool{}, map[portNumber]bool{}
+	}
+	for _, p := range all {
 		name := PortKey{Name: p.Name, Protocol: p.Protocol}
 		number := portNumber{p.Protocol, p.Port}
-		part := fmt.Sprintf("port %q %d/%s", p.Name, p.Port, p.Protocol)
-		switch {
-		case p.Protocol != ipvsutil.TCP && p.Protocol != ipvsutil.UDP && p.Protocol != ipvsutil.SCTP:
-			b.problem(part, "has a protocol that IPVS cannot balance")
-			continue
-		case p.Port == 0:
-			b.problem(part, "has number zero")
-			continue
-		case names[name]:
-			b.problem(part, "has the name of another port of the Service")
-			continue
-		case numbers[number]:
-			b.problem(part, "has the number of another port of the Service")
+		if reason := unfitPort(p, names[name], numbers[number]); reason != "" {
+			b.problem(portText(p), reason)
 			continue
 		}
-		names[name], numbers[number] = true, true
-		if nodePort := (portNumber{p.Protocol, p.NodePort}); p.NodePort != 0 {
-			if nodePorts[nodePort] {
-				b.problem(part, fmt.Sprintf("has the nodePort %d of another port of the Service", p.NodePort))
-				p.NodePort = 0
-			}
-			nodePorts[nodePort] = true
+		nodePort := portNumber{p.Protocol, p.NodePort}
+		if p.NodePort != 0 && nodePorts[nodePort] {
+			b.problem(portText(p), fmt.Sprintf("has the nodePort %d of another port of the Service", p.NodePort))
+			p.NodePort = 0
+		}
+		if len(all) > 1 {
+			names[name], numbers[number], nodePorts[nodePort] = true, true, true
 		}
 		ports = append(ports, p)
 	}
 	return ports
 }
+
+// unfitPort says why a port cannot be served, or "".
+func unfitPort(p Port, sameName, sameNumber bool) string {
+	switch {
+	case p.Protocol != ipvsutil.TCP && p.Protocol != ipvsutil.UDP && p.Protocol != ipvsutil.SCTP:
+		return "has a protocol that IPVS cannot balance"
+	case p.Port == 0:
+		return "has number zero"
+	case sameName:
+		return "has the name of another port of the Service"
+	case sameNumber:
+		return "has the number of another port of the Service"
+	}
+	return ""
+}
+
+func portText(p Port) string { return fmt.Sprintf("port %q %d/%s", p.Name, p.Port, p.Protocol) }
 
 type portNumber struct {
 	protocol ipvsutil.Protocol
@@ -93,6 +103,9 @@ func (b *builder) fitEndpoints(endpoints []Endpoint) []Endpoint {
 // sourceRanges are the ranges that restrict load-balancer frontends of one family.
 // None lets everyone in; so does a range of length zero among them.
 func (b *builder) sourceRanges(ipv6 bool) []netip.Prefix {
+	if len(b.service.SourceRanges) == 0 {
+		return nil
+	}
 	seen := map[netip.Prefix]bool{}
 	var ranges []netip.Prefix
 	for _, r := range b.service.SourceRanges {

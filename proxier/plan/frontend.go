@@ -77,9 +77,11 @@ func (b *builder) bindsServer(addr netip.Addr) bool {
 // the Service meet (the NodePort of one is the number of another, on an address of
 // the node), the first has it. It reports whether the port of f has the frontend.
 func (b *builder) add(f Frontend) bool {
-	i, ok := b.frontends[f.Server.Key]
+	i, ok := b.frontend(f.Server.Key)
 	if !ok {
-		b.frontends[f.Server.Key] = len(b.claims.Frontends)
+		if b.frontends != nil {
+			b.frontends[f.Server.Key] = len(b.claims.Frontends)
+		}
 		b.claims.Frontends = append(b.claims.Frontends, f)
 		return true
 	}
@@ -92,6 +94,23 @@ func (b *builder) add(f Frontend) bool {
 		have.Members = appendNew(have.Members, m)
 	}
 	return true
+}
+
+// frontend finds a frontend by its key.
+func (b *builder) frontend(key ipvsutil.Key) (i int, ok bool) {
+	if b.frontends == nil {
+		all := b.claims.Frontends
+		if len(all) < few {
+			i = slices.IndexFunc(all, func(f Frontend) bool { return f.Server.Key == key })
+			return i, i >= 0
+		}
+		b.frontends = make(map[ipvsutil.Key]int, 2*few)
+		for i, f := range all {
+			b.frontends[f.Server.Key] = i
+		}
+	}
+	i, ok = b.frontends[key]
+	return i, ok
 }
 
 // refusal is the entry that has new connections refused at once while no endpoint

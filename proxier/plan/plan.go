@@ -63,7 +63,7 @@ func clusterIPOf(service *Service, ipv6 bool) (netip.Addr, bool) {
 }
 
 // builder collects the claims of one Service. The maps find what is claimed
-// already: a Service may have thousands of frontends and members.
+// already where that is much: a Service may have thousands of frontends and members.
 type builder struct {
 	service   *Service
 	node      Node
@@ -82,8 +82,6 @@ type builder struct {
 func newBuilder(service *Service, node Node, config Config) *builder {
 	return &builder{
 		service: service, node: node, config: config,
-		reported:  map[Problem]bool{},
-		frontends: map[ipvsutil.Key]int{}, members: map[ipsetutil.Member]bool{},
 	}
 }
 
@@ -91,6 +89,9 @@ func newBuilder(service *Service, node Node, config Config) *builder {
 func (b *builder) problem(part, reason string) {
 	p := Problem{Service: b.service.Name, Part: part, Reason: reason}
 	if !b.reported[p] {
+		if b.reported == nil {
+			b.reported = map[Problem]bool{}
+		}
 		b.reported[p] = true
 		b.problems = append(b.problems, p)
 	}
@@ -249,11 +250,24 @@ func (b *builder) bind(addr netip.Addr) {
 }
 
 func (b *builder) member(m ipsetutil.Member) {
+	if b.members == nil && len(b.claims.Members) == few {
+		b.members = make(map[ipsetutil.Member]bool, 2*few)
+		for _, have := range b.claims.Members {
+			b.members[have] = true
+		}
+	}
+	if b.members == nil {
+		b.claims.Members = appendNew(b.claims.Members, m)
+		return
+	}
 	if !b.members[m] {
 		b.members[m] = true
 		b.claims.Members = append(b.claims.Members, m)
 	}
 }
+
+// few are so many that to go through them is less work than a map.
+const few = 16
 
 // externalLocal: the policy counts only for a Service that is reachable from
 // outside (KEP-2086; the API server refuses it elsewhere, stale objects have it).

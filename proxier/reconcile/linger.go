@@ -50,7 +50,7 @@ func (r *Reconciler) claimed(key ipvsutil.Key) (ledger.Server, bool) {
 // leadToMarks adds the mark servers that entries lead to, or led to.
 func (r *Reconciler) leadToMarks(work *ledger.Touched) {
 	for m := range work.Members {
-		if memberRank[m.Set] != memberRank[ipsetutil.ShortCircuit.Name(false)] {
+		if !bearsMark(m) {
 			continue
 		}
 		wanted, _ := r.wantMember(m)
@@ -61,6 +61,13 @@ func (r *Reconciler) leadToMarks(work *ledger.Touched) {
 			}
 		}
 	}
+}
+
+// shortCircuits are the sets whose entries bear marks.
+var shortCircuits = [2]string{ipsetutil.ShortCircuit.Name(false), ipsetutil.ShortCircuit.Name(true)}
+
+func bearsMark(m ipsetutil.Member) bool {
+	return m.Set == shortCircuits[0] || m.Set == shortCircuits[1]
 }
 
 // wantServer is the server that should be: one that is claimed, or one that lingers.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -54,9 +55,21 @@ func rankMembers() map[string]int {
 	return ranks
 }
 
+// exceptionRank is that of all exceptions.
+var exceptionRank = memberRank[exceptions[0].Name(false)]
+
 // isException tells entries of exceptions.
-func isException(m ipsetutil.Member) bool {
-	return memberRank[m.Set] == memberRank[exceptions[0].Name(false)]
+func isException(m ipsetutil.Member) bool { return memberRank[m.Set] == exceptionRank }
+
+// onlyExceptions picks them out.
+func onlyExceptions(members map[ipsetutil.Member]struct{}) map[ipsetutil.Member]struct{} {
+	var picked map[ipsetutil.Member]struct{}
+	for m := range members {
+		if isException(m) {
+			picked = set(picked, m)
+		}
+	}
+	return picked
 }
 
 // addMembers adds what is wanted and missing, or has another mark, where pick agrees.
@@ -127,7 +140,7 @@ func (r *Reconciler) change(ctx context.Context, report *Report, changes []ipset
 	if len(changes) == 0 {
 		return
 	}
-	slices.SortFunc(changes, compareChanges)
+	changes = inOrder(changes)
 	if !changes[0].Delete {
 		r.grow(ctx, report, changes)
 	}
@@ -160,14 +173,26 @@ func (r *Reconciler) change(ctx context.Context, report *Report, changes []ipset
 	}
 }
 
-func compareChanges(a, b ipsetutil.Change) int {
-	order := cmp.Compare(memberRank[a.Member.Set], memberRank[b.Member.Set])
-	if a.Delete {
-		order = -order
+// inOrder sorts changes by memberOrder, then by set and entry. Deletions have the
+// reverse order of sets.
+func inOrder(changes []ipsetutil.Change) []ipsetutil.Change {
+	bySet := map[string][]ipsetutil.Change{}
+	for _, c := range changes {
+		bySet[c.Member.Set] = append(bySet[c.Member.Set], c)
 	}
-	return cmp.Or(
-		order, strings.Compare(a.Member.Set, b.Member.Set), a.Member.Entry.Compare(b.Member.Entry),
-	)
+	sets := slices.SortedFunc(maps.Keys(bySet), func(a, b string) int {
+		order := cmp.Compare(memberRank[a], memberRank[b])
+		if changes[0].Delete {
+			order = -order
+		}
+		return cmp.Or(order, strings.Compare(a, b))
+	})
+	sorted := changes[:0]
+	for _, set := range sets {
+		slices.SortFunc(bySet[set], func(a, b ipsetutil.Change) int { return a.Member.Entry.Compare(b.Member.Entry) })
+		sorted = append(sorted, bySet[set]...)
+	}
+	return sorted
 }
 
 // frontends are keys of address servers, ports of NodePorts, whose entries have no

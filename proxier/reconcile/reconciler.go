@@ -123,7 +123,9 @@ func (r *Reconciler) Round(ctx context.Context, touched ledger.Touched) Report {
 		return r.finish(report)
 	}
 	if first {
-		r.pending.Merge(r.desired.All())
+		all := r.desired.All()
+		all.Merge(r.pending)
+		r.pending = all
 		r.refresh.start(time.Now())
 		r.askOthers(ctx, report)
 	}
@@ -235,12 +237,12 @@ func (r *Reconciler) clear(ctx context.Context, report *Report, work ledger.Touc
 			stay.addServer(key, nil)
 		}
 	}
-	r.addMembers(ctx, report, work.Members, func(m ipsetutil.Member) bool {
-		if isException(m) && stay.hasMember(m) {
+	r.addMembers(ctx, report, onlyExceptions(work.Members), func(m ipsetutil.Member) bool {
+		if stay.hasMember(m) {
 			r.waiting.Members = set(r.waiting.Members, m)
 			return false
 		}
-		return isException(m)
+		return true
 	})
 	r.deleteLate(ctx, report, work.Members)
 }

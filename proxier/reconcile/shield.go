@@ -18,14 +18,13 @@ func (r *Reconciler) shield(ctx context.Context, report *Report, work *ledger.To
 		if key.Mark != 0 {
 			continue
 		}
-		refusal := plan.MemberOf(ipsetutil.Refuse, key)
-		switch missing := r.missing(key); {
-		case missing:
+		switch {
+		case r.missing(key):
 			r.shielded[key] = true
-			refusals[refusal] = struct{}{}
+			refusals[plan.MemberOf(ipsetutil.Refuse, key)] = struct{}{}
 		case r.shielded[key]:
 			delete(r.shielded, key)
-			work.Members = set(work.Members, refusal)
+			work.Members = set(work.Members, plan.MemberOf(ipsetutil.Refuse, key))
 		}
 	}
 	r.addMembers(ctx, report, refusals, func(ipsetutil.Member) bool { return true })
@@ -33,8 +32,11 @@ func (r *Reconciler) shield(ctx context.Context, report *Report, work *ledger.To
 
 // missing tells a server that is wanted and is not there.
 func (r *Reconciler) missing(key ipvsutil.Key) bool {
+	if hasServer(&r.seen, key) {
+		return false
+	}
 	_, wanted := r.wantServer(key)
-	return wanted && !hasServer(&r.seen, key)
+	return wanted
 }
 
 // isShielded tells a frontend whose new connections are refused for want of a server.
