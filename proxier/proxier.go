@@ -208,8 +208,8 @@ func (p *Proxier) Plan(ctx context.Context) (*ledger.Ledger, error) {
 	if err := p.adoptMarks(ctx); err != nil {
 		return nil, err
 	}
-	p.planNode()
-	p.planAll(union(p.source.Names(), p.ledger.Names()), &ledger.Touched{})
+	p.planNode(nil)
+	p.planAll(union(p.source.Names(), p.ledger.Names()), nil)
 	return p.ledger, nil
 }
 

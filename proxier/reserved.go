@@ -51,6 +51,17 @@ func nodePortSetNames() map[string]bool {
 // of a health check.
 func IsNodePort(m ipsetutil.Member) bool { return nodePortSets[m.Set] }
 
+// nodePortMembers are all that note has to know of at the start.
+func nodePortMembers(l *ledger.Ledger) ledger.Touched {
+	touched := ledger.Touched{Members: map[ipsetutil.Member]struct{}{}}
+	for m := range l.Members() {
+		if IsNodePort(m) {
+			touched.Members[m] = struct{}{}
+		}
+	}
+	return touched
+}
+
 // note takes over what a plan changed.
 func (r *reserved) note(l *ledger.Ledger, touched ledger.Touched) {
 	for m := range touched.Members {

@@ -65,11 +65,7 @@ func (p *Proxier) work(ctx context.Context) Summary {
 	} else if again := p.panicked.due(start); len(again) > 0 {
 		names = union(names, again)
 	}
-	touched := ledger.Touched{}
-	if dirty.All || !p.planned {
-		touched = p.planNode()
-	}
-	panics := p.planAll(names, &touched)
+	touched, panics := p.record(names, dirty.All)
 	s.Dirty, s.Panics, s.Planned = len(names), panics, time.Since(start)
 	p.reserved.note(p.ledger, touched)
 	s.Report = p.kernel.Round(ctx, touched)
@@ -106,9 +102,24 @@ func sooner(wait, other time.Duration) time.Duration {
 	return min(wait, other)
 }
 
+// record plans the named Services, and the node if it changed, and returns what that
+// touched. What the first plan touches nobody needs: it is everything.
+func (p *Proxier) record(names []plan.ServiceName, node bool) (touched ledger.Touched, panics int) {
+	if !p.planned {
+		p.planNode(nil)
+		panics = p.planAll(names, nil)
+		return nodePortMembers(p.ledger), panics
+	}
+	if node {
+		p.planNode(&touched)
+	}
+	panics = p.planAll(names, &touched)
+	return touched, panics
+}
+
 // planNode records what the node itself claims.
-func (p *Proxier) planNode() ledger.Touched {
-	return p.ledger.Replace(ledger.Owner{}, plan.ForNode(p.node))
+func (p *Proxier) planNode(touched *ledger.Touched) {
+	p.ledger.ReplaceInto(touched, ledger.Owner{}, plan.ForNode(p.node))
 }
 
 // planAll plans the named Services, and those for which a mark came free by that,

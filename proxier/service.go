@@ -23,7 +23,9 @@ func (p *Proxier) plan(name plan.ServiceName, touched *ledger.Touched) (ok bool)
 			}})
 			p.panicked[name] = time.Now().Add(planAgain)
 			p.kernel.Doubt()
-			touched.Merge(p.ledger.All())
+			if touched != nil {
+				touched.Merge(p.ledger.All())
+			}
 			ok = false
 		}
 	}()

@@ -137,9 +137,10 @@ func (l *Ledger) Replace(owner Owner, now plan.Claims) Touched {
 	return touched
 }
 
-// ReplaceInto is Replace that adds the keys to those of other changes.
+// ReplaceInto is Replace that adds the keys to those of other changes; with nil they
+// are not told, for whoever asks for All afterwards.
 func (l *Ledger) ReplaceInto(touched *Touched, owner Owner, now plan.Claims) {
-	t := l.tracker.start()
+	t := l.tracker.start(touched == nil)
 	before := l.claims[owner.Name]
 	l.leaveShortCircuits(t, owner, before.ShortCircuits, now.ShortCircuits)
 	led := ledFrontends(now)
@@ -160,7 +161,9 @@ func (l *Ledger) ReplaceInto(touched *Touched, owner Owner, now plan.Claims) {
 		delete(l.claims, owner.Name)
 	}
 	l.setHealth(owner.Name, now.HealthCheck)
-	t.into(touched)
+	if touched != nil {
+		t.into(touched)
+	}
 }
 
 // Remove is Replace by nothing.
@@ -353,7 +356,7 @@ func (l *Ledger) release(t *tracker, m ipsetutil.Member) {
 // count adds one holder for each address wanted now, then takes away those of before.
 func count(holders map[netip.Addr]int, touch *notes[netip.Addr, bool], sum *[2]int, now, before []netip.Addr) {
 	for _, a := range now {
-		if !touch.has(a) {
+		if !touch.off && !touch.has(a) {
 			touch.add(a, holders[a] > 0)
 		}
 		if holders[a]++; holders[a] == 1 {
@@ -361,7 +364,7 @@ func count(holders map[netip.Addr]int, touch *notes[netip.Addr, bool], sum *[2]i
 		}
 	}
 	for _, a := range before {
-		if !touch.has(a) {
+		if !touch.off && !touch.has(a) {
 			touch.add(a, holders[a] > 0)
 		}
 		if holders[a]--; holders[a] <= 0 {

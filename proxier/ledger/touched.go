@@ -58,17 +58,17 @@ type tracker struct {
 	bound, captured notes[netip.Addr, bool]
 }
 
-// start forgets the change before.
-func (t *tracker) start() *tracker {
-	t.servers.clear()
-	t.members.clear()
-	t.bound.clear()
-	t.captured.clear()
+// start forgets the change before; off: of the one that comes nothing is remembered.
+func (t *tracker) start(off bool) *tracker {
+	t.servers.clear(off)
+	t.members.clear(off)
+	t.bound.clear(off)
+	t.captured.clear(off)
 	return t
 }
 
 func (t *tracker) server(key ipvsutil.Key) {
-	if t.servers.has(key) {
+	if t.servers.off || t.servers.has(key) {
 		return
 	}
 	var was *Server
@@ -79,7 +79,7 @@ func (t *tracker) server(key ipvsutil.Key) {
 }
 
 func (t *tracker) member(m ipsetutil.Member) {
-	if !t.members.has(m) {
+	if !t.members.off && !t.members.has(m) {
 		t.members.add(m, t.ledger.members[m])
 	}
 }
@@ -122,6 +122,7 @@ func put[K comparable](into *map[K]struct{}, key K) {
 type notes[K comparable, V any] struct {
 	list  []note[K, V]
 	index map[K]struct{}
+	off   bool // nothing is to be kept
 }
 
 type note[K comparable, V any] struct {
@@ -135,9 +136,9 @@ const longList = 16
 // mostKept bounds the list that is kept for the next change.
 const mostKept = 1024
 
-func (n *notes[K, V]) clear() {
+func (n *notes[K, V]) clear(off bool) {
 	clear(n.list)
-	n.list, n.index = n.list[:0], nil
+	n.list, n.index, n.off = n.list[:0], nil, off
 	if cap(n.list) > mostKept {
 		n.list = nil
 	}
