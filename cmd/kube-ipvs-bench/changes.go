@@ -36,13 +36,15 @@ func (t *trial) connections(ctx context.Context) error {
 
 // change does something and waits until the kernel shows it: done when there says so.
 // The CPU that it costs counts until the proxy rests again.
-func (t *trial) change(ctx context.Context, kernelKey, cpuKey string, do func(), there func() (bool, error)) error {
+func (t *trial) change(ctx context.Context, kernelKey, cpuKey string, do func() error, there func() (bool, error)) error {
 	before, err := t.process.CPU()
 	if err != nil {
 		return err
 	}
 	began := time.Now()
-	do()
+	if err := do(); err != nil {
+		return err
+	}
 	for {
 		now := time.Now()
 		ok, err := there()
@@ -65,13 +67,6 @@ func (t *trial) change(ctx context.Context, kernelKey, cpuKey string, do func(),
 	return err
 }
 
-// put tells the API server of a Service's endpoints.
-func (t *trial) put(s world.Service) {
-	for _, slice := range s.Slices() {
-		t.server.Put(slice)
-	}
-}
-
 // picked is the Service for the i-th change: spread over all, and not those that
 // connections have gone to.
 func (t *trial) picked(i int) int {
@@ -88,9 +83,9 @@ func (t *trial) picked(i int) int {
 func (t *trial) replace(ctx context.Context) error {
 	for i := range t.repeats {
 		var now world.Service
-		err := t.change(ctx, report.ReplaceKernel, report.ReplaceCPU, func() {
+		err := t.change(ctx, report.ReplaceKernel, report.ReplaceCPU, func() error {
 			now, _ = t.world.Replace(t.picked(i))
-			t.put(now)
+			return t.source.putEndpoints(ctx, now)
 		}, func() (bool, error) { return t.sight.Serves(ctx, t.world, now) })
 		if err != nil {
 			return err
@@ -103,8 +98,11 @@ func (t *trial) replace(ctx context.Context) error {
 		}
 		now, _ := t.world.Replace(t.world.Probe)
 		began := time.Now()
-		t.put(now)
-		at, err := t.room.Client.Until(ctx, now.Frontend(), now.Endpoints[0])
+		err := t.source.putEndpoints(ctx, now)
+		var at time.Time
+		if err == nil {
+			at, err = t.room.Client.Until(ctx, now.Frontend(), now.Endpoints[0])
+		}
 		if err == nil {
 			err = t.quiet(ctx)
 		}
@@ -127,9 +125,9 @@ func (t *trial) addRemove(ctx context.Context) error {
 	endpoints := len(t.world.Services[0].Endpoints)
 	for range t.repeats {
 		var s world.Service
-		err := t.change(ctx, report.AddKernel, report.AddCPU, func() {
-			s = t.world.Add(endpoints)
-			t.announce(s)
+		err := t.change(ctx, report.AddKernel, report.AddCPU, func() (err error) {
+			s, err = t.source.add(ctx, t.world, endpoints)
+			return err
 		}, func() (bool, error) { return t.sight.Serves(ctx, t.world, s) })
 		if err != nil {
 			return err
@@ -137,21 +135,20 @@ func (t *trial) addRemove(ctx context.Context) error {
 	}
 	for range t.repeats {
 		var s world.Service
-		err := t.change(ctx, report.RemoveKernel, report.RemoveCPU, func() {
+		err := t.change(ctx, report.RemoveKernel, report.RemoveCPU, func() error {
 			s = t.world.Remove()
-			for _, slice := range s.Slices() {
-				t.server.Delete(slice)
-			}
-			t.server.Delete(s.Object())
+			return t.source.remove(ctx, s)
 		}, func() (bool, error) { return t.sight.Gone(ctx, t.world, s) })
 		if err != nil {
 			return err
 		}
 	}
 	for range t.repeats {
-		s := t.world.Add(endpoints)
 		began := time.Now()
-		t.announce(s)
+		s, err := t.source.add(ctx, t.world, endpoints)
+		if err != nil {
+			return err
+		}
 		at, err := t.room.Client.Until(ctx, s.Frontend(), noAddr)
 		if err != nil {
 			return err
@@ -162,10 +159,4 @@ func (t *trial) addRemove(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// announce tells the API server of a new Service.
-func (t *trial) announce(s world.Service) {
-	t.server.Put(s.Object())
-	t.put(s)
 }

@@ -25,6 +25,7 @@ type options struct {
 	connects int
 
 	ours, kubeProxy string
+	kubeconfig      string
 	output, results string
 	notes           []string
 }
@@ -32,7 +33,8 @@ type options struct {
 const long = `kube-ipvs-bench starts Service proxies one after the other, each in a network
 namespace of its own, serves generated Services to it from an API server in its
 own memory, and measures from the kernel's state and with connections, not from
-what the proxy says. It needs root and a kernel with IPVS; no cluster is touched.
+what the proxy says. It needs root and a kernel with IPVS; no cluster is touched
+unless --kubeconfig names one.
 
 Subjects:
   ours                  kube-ipvs-proxy
@@ -84,6 +86,7 @@ func command() *cobra.Command {
 	f.IntVar(&o.connects, "connects", 200, "connections through the first, middle and last Service; 0: none")
 	f.StringVar(&o.ours, "ours", "", "path of kube-ipvs-proxy (default: beside this program, else in PATH)")
 	f.StringVar(&o.kubeProxy, "kube-proxy", "", "path of kube-proxy (default: beside this program, else in PATH)")
+	f.StringVar(&o.kubeconfig, "kubeconfig", "", "make the Services in this cluster, which should have few others, instead of serving them from memory; they are deleted again")
 	f.StringVarP(&o.output, "output", "o", "table", "table, markdown, json, svg or promises")
 	f.StringVar(&o.results, "results", "", "folder that gets table.txt, results.json, chart.svg and promises.md")
 	f.StringArrayVar(&o.notes, "note", nil, "a line about the machine for the report (repeatable)")

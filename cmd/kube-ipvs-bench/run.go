@@ -25,6 +25,7 @@ type bench struct {
 	dir      string
 	groups   *room.Groups
 	programs programs
+	cluster  *cluster // nil: Services are served from memory
 	progress io.Writer
 	began    time.Time
 	// floor is what ours had in the kernel, by size, as the plain tools write it.
@@ -44,6 +45,11 @@ func (o *options) run(ctx context.Context, progress io.Writer) (r *report.Report
 	defer func() { err = errors.Join(err, b.groups.Close()) }()
 	if b.programs, err = o.fetch(ctx, b.dir); err != nil {
 		return nil, err
+	}
+	if o.kubeconfig != "" {
+		if b.cluster, err = openCluster(ctx, o.kubeconfig); err != nil {
+			return nil, fmt.Errorf("--kubeconfig %s: %w", o.kubeconfig, err)
+		}
 	}
 	// Modules are there on a node before its proxy starts; what is built in or lacks is
 	// found out by the subject.
@@ -73,7 +79,8 @@ func (b *bench) one(ctx context.Context, r *report.Report, run report.Run) {
 	run.Failure = "it was not finished"
 	at := len(r.Runs)
 	r.Runs = append(r.Runs, run)
-	t := &trial{bench: b, subject: s, world: world.New(run.Size), values: run.Values, keep: func() { b.keep(r) },
+	from, w := b.sourceOf(run.Size)
+	t := &trial{bench: b, subject: s, source: from, world: w, values: run.Values, keep: func() { b.keep(r) },
 		title: fmt.Sprintf("%v, round %d of %d, %s", run.Size, run.Round, b.rounds, s.name)}
 	var err error
 	if s.program == "" {

@@ -41,7 +41,9 @@ func (t *trial) changes(ctx context.Context) error {
 			} else {
 				at := t.picked(sent)
 				s, _ := t.world.Replace(at)
-				t.put(s)
+				if err := t.source.putEndpoints(ctx, s); err != nil {
+					return err
+				}
 				waiting = append(waiting, pending{at, now})
 			}
 			sent++
@@ -98,8 +100,11 @@ func nextLook(waiting []pending, next time.Time) time.Duration {
 // askProbe changes the probe and asks it until its new endpoint answers.
 func (t *trial) askProbe(ctx context.Context, answers chan<- error) {
 	s, _ := t.world.Replace(t.world.Probe)
-	t.put(s)
 	began := time.Now()
+	if err := t.source.putEndpoints(ctx, s); err != nil {
+		answers <- err
+		return
+	}
 	go func() {
 		at, err := t.room.Client.Until(ctx, s.Frontend(), s.Endpoints[0])
 		if err == nil {

@@ -19,8 +19,8 @@ import (
 type subject struct {
 	name    string
 	program string // its name; empty for the plain tools
-	// args are those of the program, given its folder with a kubeconfig.
-	args func(dir string) ([]string, error)
+	// args are those of the program, given a folder with its kubeconfig, and its node.
+	args func(dir, node string) ([]string, error)
 	look func(context.Context) (sight.Sight, error)
 }
 
@@ -65,9 +65,9 @@ func checkSubjects(names []string) error {
 
 func kubeconfig(dir string) string { return filepath.Join(dir, "kubeconfig") }
 
-func oursArgs(more ...string) func(string) ([]string, error) {
-	return func(dir string) ([]string, error) {
-		return append([]string{"run", "--kubeconfig", kubeconfig(dir), "--hostname-override", world.NodeName,
+func oursArgs(more ...string) func(dir, node string) ([]string, error) {
+	return func(dir, node string) ([]string, error) {
+		return append([]string{"run", "--kubeconfig", kubeconfig(dir), "--hostname-override", node,
 			"--cluster-cidr", world.Pods.String()}, more...), nil
 	}
 }
@@ -86,10 +86,10 @@ ipvs: {minSyncPeriod: 1ms}
 nftables: {minSyncPeriod: 1ms}
 `
 
-func kubeProxyArgs(mode string) func(string) ([]string, error) {
-	return func(dir string) ([]string, error) {
+func kubeProxyArgs(mode string) func(dir, node string) ([]string, error) {
+	return func(dir, node string) ([]string, error) {
 		file := filepath.Join(dir, "kube-proxy.yaml")
-		text := fmt.Sprintf(kubeProxyConfig, kubeconfig(dir), world.NodeName, mode, world.Pods)
+		text := fmt.Sprintf(kubeProxyConfig, kubeconfig(dir), node, mode, world.Pods)
 		return []string{"--config", file}, os.WriteFile(file, []byte(text), 0o600)
 	}
 }

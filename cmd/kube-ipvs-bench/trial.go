@@ -10,9 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime"
-
-	"kube-ipvs-proxy/cmd/kube-ipvs-bench/api"
 	"kube-ipvs-proxy/cmd/kube-ipvs-bench/report"
 	"kube-ipvs-proxy/cmd/kube-ipvs-bench/room"
 	"kube-ipvs-proxy/cmd/kube-ipvs-bench/sight"
@@ -29,7 +26,7 @@ type trial struct {
 	keep    func() // writes the results so far
 
 	room    *room.Room
-	server  *api.Server
+	source  source
 	sight   sight.Sight
 	process *room.Process
 	lock    sync.Mutex // of values, while the probe is asked beside other things
@@ -80,7 +77,7 @@ func (t *trial) prepare(ctx context.Context) (err error) {
 		return err
 	}
 	if t.subject.program != "" {
-		if err := t.serve(); err != nil {
+		if err := t.serve(ctx); err != nil {
 			return err
 		}
 	}
@@ -90,33 +87,17 @@ func (t *trial) prepare(ctx context.Context) (err error) {
 	})
 }
 
-const kubeconfigText = `apiVersion: v1
-kind: Config
-clusters: [{name: bench, cluster: {server: "http://%s"}}]
-contexts: [{name: bench, context: {cluster: bench}}]
-current-context: bench
-`
-
-// serve starts the API server on the node's loopback.
-func (t *trial) serve() error {
-	t.server = api.New()
-	objects := []runtime.Object{world.Node()}
-	for _, s := range t.world.Services {
-		objects = append(objects, s.Object())
-		for _, slice := range s.Slices() {
-			objects = append(objects, slice)
-		}
-	}
-	t.server.Put(objects...)
-	if err := t.server.Prepare(); err != nil {
-		return err
-	}
+// serve makes the world's objects and lets the node reach their API server.
+func (t *trial) serve(ctx context.Context) error {
 	l, err := t.room.Listen()
 	if err != nil {
 		return err
 	}
-	t.server.Serve(l)
-	return os.WriteFile(kubeconfig(t.dir), fmt.Appendf(nil, kubeconfigText, l.Addr()), 0o600)
+	access, err := t.source.load(ctx, t.world, l)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(kubeconfig(t.dir), access, 0o600)
 }
 
 // close takes down what is there.
@@ -124,17 +105,17 @@ func (t *trial) close() {
 	if t.sight != nil {
 		t.sight.Close()
 	}
-	if t.server != nil {
-		t.server.Close()
-	}
 	if t.room != nil {
 		t.room.Close()
+	}
+	if err := t.source.close(); err != nil {
+		t.say("the API server's objects: %v", err)
 	}
 }
 
 // start starts the proxy and waits until all is programmed.
 func (t *trial) start(ctx context.Context) error {
-	args, err := t.subject.args(t.dir)
+	args, err := t.subject.args(t.dir, t.world.Node())
 	if err != nil {
 		return err
 	}
@@ -153,11 +134,9 @@ func (t *trial) start(ctx context.Context) error {
 		return err
 	}
 	t.noteTime(report.StartRight, right.Sub(t.process.Started))
-	read, ok := t.server.Read()
-	if !ok {
-		return errors.New("the kernel is right, but both lists were not read")
+	if read, ok := t.source.read(); ok {
+		t.noteTime(report.ListsRight, right.Sub(read))
 	}
-	t.noteTime(report.ListsRight, right.Sub(read))
 	if err := <-packet; err != nil {
 		return fmt.Errorf("all is programmed, but %w", err)
 	}
@@ -197,7 +176,7 @@ func (t *trial) programmed(ctx context.Context) (time.Time, error) {
 		how = what
 		if err := t.pause(ctx, t.process.Started); err != nil {
 			return now, fmt.Errorf("never ready: %w; the kernel has: %s; asked for and not served: %q; its last words:\n%s",
-				err, how, t.server.Refused(), t.process.Said())
+				err, how, t.source.refused(), t.process.Said())
 		}
 	}
 }

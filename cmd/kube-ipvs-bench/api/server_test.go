@@ -26,7 +26,7 @@ import (
 func serve(t *testing.T, w *world.World) (*Server, string) {
 	t.Helper()
 	s := New()
-	s.Put(world.Node())
+	s.Put(world.NodeObject(world.NodeName))
 	for _, service := range w.Services {
 		s.Put(service.Object())
 		for _, slice := range service.Slices() {
@@ -60,7 +60,7 @@ func until(t *testing.T, what string, ok func() bool) {
 func TestKubernetesClient(t *testing.T) {
 	for _, media := range []string{runtime.ContentTypeProtobuf, runtime.ContentTypeJSON} {
 		t.Run(media, func(t *testing.T) {
-			w := world.New(world.Size{Services: 40, Endpoints: 130})
+			w := world.New(world.Size{Services: 40, Endpoints: 130}, "default", world.NodeName)
 			s, host := serve(t, w)
 			if _, ok := s.Read(); ok {
 				t.Error("both were read before anybody asked")
@@ -110,7 +110,7 @@ func TestKubernetesClient(t *testing.T) {
 
 // TestOurReader: so does ours.
 func TestOurReader(t *testing.T) {
-	w := world.New(world.Size{Services: 40, Endpoints: 130})
+	w := world.New(world.Size{Services: 40, Endpoints: 130}, "default", world.NodeName)
 	s, host := serve(t, w)
 	client, err := watch.NewClient(&rest.Config{Host: host})
 	if err != nil {
@@ -142,7 +142,7 @@ func TestOurReader(t *testing.T) {
 
 // TestOthers: what is not served is said and noted; an Event is taken.
 func TestOthers(t *testing.T) {
-	s, host := serve(t, world.New(world.Size{Services: 3, Endpoints: 1}))
+	s, host := serve(t, world.New(world.Size{Services: 3, Endpoints: 1}, "default", world.NodeName))
 	get := func(path string) (int, string) {
 		t.Helper()
 		answer, err := http.Get(host + path)

@@ -50,7 +50,7 @@ func say(c net.Conn) {
 type Client struct{ in *namespace }
 
 // Ask opens a connection to a Service and returns the endpoint that answered; the time
-// is that until it was open.
+// is that until it was open, at most patience.
 func (c *Client) Ask(to netip.AddrPort, patience time.Duration) (from netip.Addr, took time.Duration, err error) {
 	err = c.in.do(func() error {
 		from, took, err = ask(to, patience)
@@ -66,9 +66,9 @@ func ask(to netip.AddrPort, patience time.Duration) (netip.Addr, time.Duration, 
 		return netip.Addr{}, 0, err
 	}
 	defer func() { _ = unix.Close(fd) }()
-	limit := unix.NsecToTimeval(patience.Nanoseconds())
+	limit, long := unix.NsecToTimeval(patience.Nanoseconds()), unix.NsecToTimeval(time.Second.Nanoseconds())
 	if err := errors.Join(unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &limit),
-		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit),
+		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &long),
 		// The port is free again at once.
 		unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})); err != nil {
 		return netip.Addr{}, 0, err
@@ -95,8 +95,10 @@ func ask(to netip.AddrPort, patience time.Duration) (netip.Addr, time.Duration, 
 	return netip.AddrFrom4(answer), took, nil
 }
 
-// patience is for a request that was lost: the next one comes before TCP sends again.
-const patience = 100 * time.Millisecond
+// patience is for the handshake of a request that was lost, or refused by ICMP (which
+// comes while connect still holds the socket, and is not heard): the kernels of all
+// sides do it at once.
+const patience = 20 * time.Millisecond
 
 // Until asks until an endpoint that is wanted has answered, and returns when that was. want may be the zero address for any. Pauses are a part of
 // the time that has gone, so that asking takes little of it.

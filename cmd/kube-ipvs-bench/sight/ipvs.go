@@ -105,7 +105,7 @@ func (k *ipvs) Seems(ctx context.Context, w *world.World) (bool, string, error) 
 	if err != nil {
 		return false, "", err
 	}
-	want := len(w.Services)
+	want := len(w.Services) + w.Others
 	if n != want {
 		return false, fmt.Sprintf("%d of %d virtual servers", n, want), nil
 	}
@@ -142,8 +142,8 @@ func (k *ipvs) Verify(ctx context.Context, w *world.World) error {
 	if err != nil {
 		return err
 	}
-	if len(members) != len(w.Services) {
-		return fmt.Errorf("%s has %d members, want %d", clusterIPs, len(members), len(w.Services))
+	if want := len(w.Services) + w.Others; len(members) != want {
+		return fmt.Errorf("%s has %d members, want %d", clusterIPs, len(members), want)
 	}
 	for _, s := range w.Services {
 		if !has[s.IP] {
@@ -191,14 +191,14 @@ func (k *ipvs) Serves(ctx context.Context, w *world.World, s world.Service) (boo
 		return false, err
 	}
 	n, err := k.size(ctx, clusterIPs)
-	return n == len(w.Services), err
+	return n == len(w.Services)+w.Others, err
 }
 
 func (k *ipvs) Gone(ctx context.Context, w *world.World, s world.Service) (bool, error) {
 	n, err := k.count()
-	if err != nil || n != len(w.Services) || k.isLocal(s.IP) {
+	if err != nil || n != len(w.Services)+w.Others || k.isLocal(s.IP) {
 		return false, err
 	}
 	n, err = k.size(ctx, clusterIPs)
-	return n == len(w.Services), err
+	return n == len(w.Services)+w.Others, err
 }

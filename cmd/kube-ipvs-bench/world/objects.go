@@ -48,7 +48,7 @@ func (s Service) Slices() []*discoveryv1.EndpointSlice {
 }
 
 func (s Service) endpoint(i int) discoveryv1.Endpoint {
-	yes, no, node := true, false, NodeName
+	yes, no, node := true, false, s.Node
 	if i >= s.Local {
 		node = fmt.Sprintf("node-%d", 2+i%50)
 	}
@@ -65,11 +65,11 @@ func (s Service) meta(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: s.Namespace, Name: name, UID: types.UID("uid-" + name), ResourceVersion: "1"}
 }
 
-// Node is the node that the proxies serve.
-func Node() *corev1.Node {
+// NodeObject is the node of that name, at the address of the room's node.
+func NodeObject(name string) *corev1.Node {
 	return &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: NodeName, UID: "uid-" + NodeName, ResourceVersion: "1",
-			Labels: map[string]string{corev1.LabelHostname: NodeName}},
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), ResourceVersion: "1",
+			Labels: map[string]string{corev1.LabelHostname: name}},
 		Spec:   corev1.NodeSpec{PodCIDR: "10.128.0.0/24", PodCIDRs: []string{"10.128.0.0/24"}},
 		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: NodeIP.String()}}},
 	}

@@ -22,7 +22,7 @@ var (
 )
 
 const (
-	// NodeName is the node that the proxies serve.
+	// NodeName is the node that the proxies serve where there is no cluster.
 	NodeName = "node-1"
 	// PodPort and APIPort are the ports that endpoints listen on.
 	PodPort, APIPort = 8080, 6443
@@ -60,8 +60,9 @@ type Service struct {
 	Port            uint16
 	Target          uint16 // port of the endpoints
 	Endpoints       []netip.Addr
-	// Local is the number of endpoints on NodeName: the first ones.
+	// Local is the number of endpoints on Node: the first ones.
 	Local int
+	Node  string
 }
 
 // Frontend is where clients reach the Service.
@@ -78,19 +79,25 @@ func (s Service) Backends() []netip.AddrPort {
 
 // World is all Services. It is used by one goroutine at a time.
 type World struct {
-	// Services are those of the size: first default/kubernetes. Probe stands for
+	// Services are those of the size: first one like default/kubernetes. Probe stands for
 	// itself: it has one endpoint, on another node, so that the answer to one request
 	// tells whether a change of it has arrived.
 	Services []Service
 	Probe    int
+	// Others is the number of frontends that are there besides, on addresses of their
+	// own: those of the cluster that the Services are in.
+	Others int
+
+	namespace, node string
 
 	size       Size
 	next, late int
 }
 
-// New makes a world of a size and one Service more, the probe.
-func New(size Size) *World {
-	w := &World{size: size, late: 1}
+// New makes a world of a size and one Service more, the probe, in a namespace and for
+// the proxy of a node.
+func New(size Size, namespace, node string) *World {
+	w := &World{size: size, namespace: namespace, node: node, late: 1}
 	early := Early.Addr().As4()
 	at := 256
 	for i := range size.Services {
@@ -112,17 +119,23 @@ func New(size Size) *World {
 	return w
 }
 
+// Node is the name of the node.
+func (w *World) Node() string { return w.node }
+
+// Namespace is that of all Services.
+func (w *World) Namespace() string { return w.namespace }
+
 // Size is the size that the world was made with.
 func (w *World) Size() Size { return w.size }
 
 // name makes a Service without endpoints, at an address of its own.
 func (w *World) name(name string) Service {
 	w.next++
-	return Service{Namespace: "default", Name: name, PortName: "http", Port: 80, Target: PodPort,
+	return Service{Namespace: w.namespace, Node: w.node, Name: name, PortName: "http", Port: 80, Target: PodPort,
 		IP: plus(Services.Addr().As4(), w.next)}
 }
 
-// Add adds a Service with so many endpoints, none of them on NodeName.
+// Add adds a Service with so many endpoints, none of them on the node.
 func (w *World) Add(endpoints int) Service {
 	s := w.name(fmt.Sprintf("added-%05d", w.next))
 	for range endpoints {
@@ -151,7 +164,7 @@ func (w *World) Replace(i int) (now Service, old netip.AddrPort) {
 	return *s, old
 }
 
-// Locals is the number of endpoints on NodeName.
+// Locals is the number of endpoints on the node.
 func (w *World) Locals() int {
 	n := 0
 	for _, s := range w.Services {
@@ -178,4 +191,10 @@ func (w *World) Spread(n int) []Service {
 		out = append(out, w.Services[i])
 	}
 	return out
+}
+
+// SetIP takes the address that an API server has chosen.
+func (s *Service) SetIP(text string) (err error) {
+	s.IP, err = netip.ParseAddr(text)
+	return err
 }

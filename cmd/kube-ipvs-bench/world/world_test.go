@@ -18,7 +18,7 @@ func TestParseSize(t *testing.T) {
 
 // TestAddresses: no address is there twice, and each is where its kind belongs.
 func TestAddresses(t *testing.T) {
-	w := New(Size{300, 7})
+	w := New(Size{300, 7}, "default", NodeName)
 	for i := range 50 {
 		w.Add(3)
 		w.Replace(i)
@@ -52,7 +52,7 @@ func TestAddresses(t *testing.T) {
 }
 
 func TestChanges(t *testing.T) {
-	w := New(Size{10, 4})
+	w := New(Size{10, 4}, "default", NodeName)
 	if len(w.Services) != 11 || len(w.Services[w.Probe].Endpoints) != 1 || w.Locals() != 10 {
 		t.Fatalf("%d Services, probe %+v, %d local endpoints", len(w.Services), w.Services[w.Probe], w.Locals())
 	}
@@ -69,7 +69,7 @@ func TestChanges(t *testing.T) {
 
 // TestObjects: slices hold at most a hundred endpoints and together all of them.
 func TestObjects(t *testing.T) {
-	w := New(Size{3, 250})
+	w := New(Size{3, 250}, "default", NodeName)
 	s := w.Services[1]
 	slices := s.Slices()
 	if len(slices) != 3 {
