@@ -29,6 +29,7 @@ peers: build ## the real kube-proxy, kube-apiserver, kubectl and etcd, from sour
 	cd e2e/peers && go vet . && go test . && go run .
 	go test -count=1 -tags peers -v ./e2e/cluster
 	go test -count=1 -tags peers -run RealServer -v ./proxier/watch
+	go test -count=1 -tags peers -run InCluster -v ./cmd/kube-ipvs-bench
 	cd e2e/deploy/render && go vet .
 	go test -count=1 -tags peers -timeout 40m -v ./e2e/deploy
 	PROXY=api go run ./e2e/run -timeout 60m ./e2e/packets

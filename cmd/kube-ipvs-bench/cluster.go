@@ -22,9 +22,9 @@ import (
 	"kube-ipvs-proxy/cmd/kube-ipvs-bench/world"
 )
 
-// cluster is a real API server, in which Services are made for the time of a trial, in
+// realCluster is a real API server, in which Services are made for the time of a trial, in
 // a namespace of their own.
-type cluster struct {
+type realCluster struct {
 	config *rest.Config
 	client *kubernetes.Clientset
 	node   string
@@ -33,13 +33,13 @@ type cluster struct {
 }
 
 // openCluster looks at the cluster of a kubeconfig.
-func openCluster(ctx context.Context, kubeconfig string) (*cluster, error) {
+func openCluster(ctx context.Context, kubeconfig string) (*realCluster, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return nil, err
 	}
 	config.QPS = -1 // no limit
-	c := &cluster{config: config}
+	c := &realCluster{config: config}
 	if c.client, err = kubernetes.NewForConfig(config); err != nil {
 		return nil, err
 	}
@@ -67,16 +67,16 @@ func openCluster(ctx context.Context, kubeconfig string) (*cluster, error) {
 }
 
 // source is one for a trial.
-func (c *cluster) source(size world.Size) (source, *world.World) {
+func (c *realCluster) source(size world.Size) (source, *world.World) {
 	c.trials++
 	w := world.New(size, fmt.Sprintf("kube-ipvs-bench-%d-%d", os.Getpid(), c.trials), c.node)
 	w.Others = c.others
-	return &inCluster{cluster: c, world: w}, w
+	return &inCluster{realCluster: c, world: w}, w
 }
 
 // inCluster is a source in a cluster.
 type inCluster struct {
-	*cluster
+	*realCluster
 	world *world.World
 	made  bool
 }

@@ -25,7 +25,7 @@ type bench struct {
 	dir      string
 	groups   *room.Groups
 	programs programs
-	cluster  *cluster // nil: Services are served from memory
+	cluster  *realCluster // nil: Services are served from memory
 	progress io.Writer
 	began    time.Time
 	// floor is what ours had in the kernel, by size, as the plain tools write it.
