@@ -75,7 +75,23 @@ func (s *scene) observeBound(o *explain.Observed) error {
 	for _, a := range byRoute {
 		o.Bound[a] = true
 	}
+	o.TalkedFrom = talkedFrom()
 	return err
+}
+
+// talkedFrom are the own addresses of connected TCP sockets. A family that cannot be
+// listed has none: then an address that waits for them is told as a difference.
+func talkedFrom() map[netip.Addr]bool {
+	found := map[netip.Addr]bool{}
+	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
+		sockets, _ := vnetlink.SocketDiagTCP(family)
+		for _, s := range sockets {
+			if a, ok := netip.AddrFromSlice(s.ID.Source); ok && s.State != vnetlink.TCP_LISTEN && s.State != vnetlink.TCP_TIME_WAIT {
+				found[a.Unmap()] = true
+			}
+		}
+	}
+	return found
 }
 
 // observeCaptured reads the capture table and the rules that lead to it.

@@ -129,7 +129,7 @@ func (n *notebook) doors(a *agent, ctx context.Context, options config.Options, 
 	a.reserve = n.reserve(real.Sets)
 	return reconcile.Doors{
 		IPVS: noteIPVS{real.IPVS, n}, Sets: noteSets{real.Sets, n}, Addresses: noteAddresses{real.Addresses, n},
-		Rules: noteRules{flags(options, marks), n}, Flows: noteFlows{n},
+		Rules: noteRules{flags(options, marks), n}, Flows: noteFlows{n}, Others: noteOthers{n},
 	}, nil
 }
 

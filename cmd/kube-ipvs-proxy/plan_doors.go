@@ -162,6 +162,20 @@ func (d noteRules) Ensure(ctx context.Context) (bool, error) {
 	return len(found.Found) > 0, err
 }
 
+type noteOthers struct{ notes *notebook }
+
+// Serving implements reconcile.Others: it changes the order alone.
+func (noteOthers) Serving(context.Context) (bool, error) { return false, nil }
+
+// Remove implements reconcile.Others.
+func (d noteOthers) Remove(context.Context) (bool, error) {
+	tables := netfilter.OtherTables()
+	for _, table := range tables {
+		d.notes.add("rules", "remove", "nftables table "+table)
+	}
+	return len(tables) > 0, nil
+}
+
 type noteFlows struct{ notes *notebook }
 
 // DeleteFlows implements reconcile.Flows.

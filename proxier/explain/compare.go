@@ -147,12 +147,19 @@ func (c *comparison) captured() {
 	}
 }
 
-// extraAddress is one that nobody wants; a server that lingers may need it.
+// extraAddress is one that nobody wants; a server that lingers may need it, or processes
+// that began to talk from it when another proxy served the node.
 func (c *comparison) extraAddress(a netip.Addr, kind, have, means string) {
 	d := Difference{Kind: kind, Object: a.String(), addr: a, Want: nothing, Have: have, Means: means}
 	for key := range c.lingering {
 		if key.Addr.Addr() == a {
 			d.Fine, d.Means = true, "stays until the last connection of "+key.String()+" ends"
+		}
+	}
+	if kind == "address" && c.desired.Captured(a) {
+		d.Means = "its Service captures it port by port: bound, its owner cannot be reached from this node"
+		if c.observed.TalkedFrom[a] {
+			d.Fine, d.Means = true, "stays until the processes of the node that talk from it end their connections"
 		}
 	}
 	c.add(d)

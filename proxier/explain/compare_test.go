@@ -3,6 +3,7 @@ package explain
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -48,6 +49,11 @@ func TestCompare(t *testing.T) {
 		{"device", func(o *Observed) { o.Device = false }},
 		{"address gone", func(o *Observed) { delete(o.Bound, clusterIP.Addr.Addr()) }},
 		{"address strange", func(o *Observed) { o.Bound[addr("10.96.0.99")] = true }},
+		{"address captured too", func(o *Observed) { o.Bound[lb.Addr.Addr()] = true }},
+		{"address talked from", func(o *Observed) {
+			o.Bound[lb.Addr.Addr()] = true
+			o.TalkedFrom = map[netip.Addr]bool{lb.Addr.Addr(): true}
+		}},
 		{"route gone", func(o *Observed) { delete(o.Captured, lb.Addr.Addr()) }},
 		{"route strange", func(o *Observed) { o.Captured[addr("203.0.113.99")] = true }},
 		{"policy rule", func(o *Observed) { o.PolicyRules[1] = false }},

@@ -48,7 +48,9 @@ type Observed struct {
 	Device bool
 	// Bound and Captured are those of this proxy.
 	Bound, Captured map[netip.Addr]bool
-	Servers         map[ipvsutil.Key]Server
+	// TalkedFrom are the addresses from which processes of the node have TCP connections.
+	TalkedFrom map[netip.Addr]bool
+	Servers    map[ipvsutil.Key]Server
 	// Members are the entries of our sets with their marks; a set that is missing has
 	// no key.
 	Members map[string]map[ipsetutil.Entry]uint32
