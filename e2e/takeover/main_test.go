@@ -93,12 +93,11 @@ func (s *stage) load(loops []*Loop) *Load {
 	return l
 }
 
-// unharmed tells what the loops met since a moment and wants it in bounds: no request
-// fails longer than worst, and of the kinds named none at all.
-func (s *stage) unharmed(l *Load, since time.Time, what string, never ...Kind) []Tally {
+// unharmed tells what the loops met from a moment on and before another, and wants it in
+// bounds: no request fails longer than worst, and of the kinds named none at all.
+func (s *stage) unharmed(l *Load, since, until time.Time, what string, never ...Kind) {
 	s.Helper()
-	tallies := l.Tally(since)
-	for _, t := range tallies {
+	for _, t := range l.Tally(since, until) {
 		s.Logf("%s", t.Row(what))
 		for _, p := range t.Problems {
 			s.Logf("  %s", p)
@@ -113,7 +112,6 @@ func (s *stage) unharmed(l *Load, since time.Time, what string, never ...Kind) [
 			s.Errorf("%s, %s: %d of %d requests failed, over %v", what, t.Kind, t.Failed, t.Requests, t.Span)
 		}
 	}
-	return tallies
 }
 
 // strangers are things of others on the node, which stay whatever proxy comes or goes.

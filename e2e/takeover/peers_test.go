@@ -3,6 +3,7 @@
 package takeover
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -30,6 +31,7 @@ func TestTakeOverFromKubeProxy(t *testing.T) {
 				t.Fatal(err)
 			}
 			h.ours, h.cleanKubeProxy = ours, j.Program()+" --cleanup"
+			t.Cleanup(h.kill)
 			h.there()
 			h.back()
 		})
@@ -42,6 +44,15 @@ type handover struct {
 	mode                       string
 	theirs, ours               testbed.Proxy
 	kubeconfig, cleanKubeProxy string
+}
+
+// kill ends what a failure left running.
+func (h *handover) kill() {
+	for _, p := range []testbed.Proxy{h.theirs, h.ours} {
+		if p.Running() {
+			_ = p.Kill(context.Background()) // it may have ended by itself, which was told
+		}
+	}
 }
 
 // start puts a proxy on the node and waits until it has settled.
@@ -79,9 +90,9 @@ func (h *handover) there() {
 	took := time.Since(began)
 	time.Sleep(calm)
 	load.Stop()
-	h.unharmed(load, time.Time{}, h.mode+" to us, before", Kinds()...)
+	h.unharmed(load, time.Time{}, began, h.mode+", before")
 	h.Logf("settled after %v", took)
-	h.unharmed(load, began, h.mode+" to us", Connects, Streams)
+	h.unharmed(load, began, time.Now(), h.mode+" to us", Connects, Streams)
 	h.strangersLive("after the way from kube-proxy " + h.mode)
 	h.tool(strings.Join([]string{h.program, "verify", "--kubeconfig", h.kubeconfig, "--hostname-override", node, "--cluster-cidr", testbed.ClusterCIDR}, " "))
 	h.nothingLeft()
@@ -105,7 +116,7 @@ func (h *handover) back() {
 	time.Sleep(calm)
 	load.Stop()
 	h.Logf("settled after %v", took)
-	h.unharmed(load, began, "back to "+h.mode)
+	h.unharmed(load, began, time.Now(), "back to "+h.mode)
 	for _, list := range []string{"iptables-save", "ip6tables-save", "ipset list -n", "ip rule", "ip -6 rule"} {
 		if out := h.tool(list); strings.Contains(out, "KIPVS-") || strings.Contains(out, "18768") {
 			h.Errorf("back to %s: %s still has something of ours:\n%s", h.mode, list, out)

@@ -45,7 +45,7 @@ func TestCaseH6LeftoversOfAnotherMode(t *testing.T) {
 			s.settle()
 			time.Sleep(calm)
 			load.Stop()
-			s.unharmed(load, time.Time{}, mode.name, Connects, Streams)
+			s.unharmed(load, time.Time{}, time.Now(), mode.name, Connects, Streams)
 			s.strangersLive("after the start on rules of " + mode.name)
 			s.nothingLeft()
 			s.do(lab.Proxy(node).Stop(t.Context()))

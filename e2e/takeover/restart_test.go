@@ -30,5 +30,5 @@ func TestCaseH7RestartUnderLoad(t *testing.T) {
 		s.settle()
 	}
 	load.Stop()
-	s.unharmed(load, began, "20 restarts", Kinds()...)
+	s.unharmed(load, began, time.Now(), "20 restarts", Kinds()...)
 }

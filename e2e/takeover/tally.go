@@ -23,8 +23,9 @@ type Tally struct {
 	Problems []string
 }
 
-// Tally counts what began from a moment on, by kind, in the order of Kinds.
-func (l *Load) Tally(since time.Time) []Tally {
+// Tally counts what began from a moment on and before another, by kind, in the order of
+// Kinds.
+func (l *Load) Tally(since, until time.Time) []Tally {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var all []Tally
@@ -33,7 +34,7 @@ func (l *Load) Tally(since time.Time) []Tally {
 		var failed []time.Time
 		for _, loop := range l.loops {
 			if loop.Kind == k {
-				failed = append(failed, t.add(loop, since)...)
+				failed = append(failed, t.add(loop, since, until)...)
 			}
 		}
 		if len(failed) > 0 {
@@ -45,7 +46,7 @@ func (l *Load) Tally(since time.Time) []Tally {
 }
 
 // add counts one loop, and returns when its failed requests began.
-func (t *Tally) add(loop *Loop, since time.Time) (failed []time.Time) {
+func (t *Tally) add(loop *Loop, since, until time.Time) (failed []time.Time) {
 	t.Loops++
 	answered := since
 	if answered.IsZero() && len(loop.events) > 0 {
@@ -59,6 +60,9 @@ func (t *Tally) add(loop *Loop, since time.Time) (failed []time.Time) {
 				answered = end
 			}
 			continue
+		}
+		if !e.began.Before(until) {
+			break
 		}
 		t.Requests++
 		if e.problem == "" {

@@ -22,7 +22,7 @@ func TestTally(t *testing.T) {
 		{Client: host("b"), Kind: Connects, events: []event{at(0.5, ""), at(2, "refused")}},
 		{Client: host("c"), Kind: Streams, events: []event{at(1, "")}},
 	}}
-	all := l.Tally(zero)
+	all := l.Tally(zero, zero.Add(time.Hour))
 	got := all[0]
 	got.Problems = nil
 	want := Tally{Kind: Connects, Loops: 2, Requests: 6, Failed: 3, Span: 2 * time.Second, Gap: 4 * time.Second}
@@ -31,6 +31,9 @@ func TestTally(t *testing.T) {
 	}
 	if p := all[0].Problems; len(p) != 2 || p[0] != "TCP connections from a to  invalid AddrPort: timeout at 1.0 3.0 s" {
 		t.Errorf("problems %q", p)
+	}
+	if early := l.Tally(zero.Add(-time.Hour), zero)[0]; early.Requests != 2 || early.Failed != 1 {
+		t.Errorf("before: %+v", early)
 	}
 	if row, want := all[3].Row("x"), "| x | TCP streams | 1 | 1 | 0 | - | 1.1 s |"; row != want {
 		t.Errorf("row %q, want %q", row, want)
