@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
@@ -25,12 +26,14 @@ func (r *Rules) Others() Others { return Others{r} }
 func (o Others) Serving(ctx context.Context) (bool, error) {
 	for _, f := range o.rules.families {
 		l, err := f.programs.list(ctx)
+		f.listed = nil
 		if err != nil {
 			return false, err
 		}
 		if iptablesModeServes(l) {
 			return true, nil
 		}
+		f.listed, f.listedAt = l, time.Now()
 	}
 	return false, nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 )
 
 // attempts is how often Ensure writes a family before it gives up: another program
@@ -32,7 +33,24 @@ type family struct {
 	// written: Ensure wrote the rules. What is printed then is right, however it is
 	// printed; before that, it is compared with the text that would be written.
 	written bool
+	// listed is what Others.Serving read at a time, for the next look; nil: nothing.
+	listed   listing
+	listedAt time.Time
 }
+
+// list reads the family's rules, unless that was done just now.
+func (f *family) list(ctx context.Context) (listing, error) {
+	l := f.listed
+	f.listed = nil
+	if l != nil && time.Since(f.listedAt) < justNow {
+		return l, nil
+	}
+	return f.programs.list(ctx)
+}
+
+// justNow is how old a listing may be that is used once more: reading them again is a
+// good part of a start. Who changes rules meanwhile is heard of.
+const justNow = 500 * time.Millisecond
 
 // New finds the programs for the flags and makes sure that they work. It writes
 // nothing. IPv6 that the host does not have is left out, and Notes says so; then
@@ -137,7 +155,7 @@ func (r *Rules) Ensure(ctx context.Context) (changed bool, err error) {
 
 // look compares the kernel's rules with those wanted.
 func (f *family) look(ctx context.Context) (difference, error) {
-	l, err := f.programs.list(ctx)
+	l, err := f.list(ctx)
 	if err != nil {
 		return difference{}, err
 	}
