@@ -1,28 +1,30 @@
 package main
 
 import (
+	"sync"
 	"time"
 
 	"kube-ipvs-proxy/proxier/health"
 	"kube-ipvs-proxy/proxier/watch"
 )
 
-// listenPeriod is how often the metrics learn when the API server was last heard:
-// its bookmarks wake nobody.
-const listenPeriod = 5 * time.Second
-
 // maxTriggers bounds what is remembered of changes that do not reach the kernel.
 const maxTriggers = 10_000
 
-// heard is what was last known of the source. One goroutine uses it.
+// heard is what was last known of the source.
 type heard struct {
+	mu                       sync.Mutex
 	seen                     time.Time
 	services, endpointSlices uint64
 }
 
 // listen tells the metrics what the source has heard; changed: it has news. The
-// API server counts as heard when both Services and EndpointSlices are.
-func (m *monitor) listen(h *heard, changed bool) {
+// API server counts as heard when both Services and EndpointSlices are. Its bookmarks
+// wake nobody: whoever asks for the metrics has them heard first.
+func (m *monitor) listen(changed bool) {
+	h := &m.heard
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	m.ManifestProblems(len(m.source.problems()))
 	if m.source.states == nil {
 		if changed {
@@ -30,7 +32,10 @@ func (m *monitor) listen(h *heard, changed bool) {
 		}
 		return
 	}
-	now := heard{}
+	var now struct {
+		seen                     time.Time
+		services, endpointSlices uint64
+	}
 	for _, s := range m.source.states() {
 		switch s.Resource {
 		case "services":
@@ -49,7 +54,7 @@ func (m *monitor) listen(h *heard, changed bool) {
 	}
 	m.ServicesChanged(int(now.services - h.services))
 	m.EndpointsChanged(int(now.endpointSlices - h.endpointSlices))
-	*h = now
+	h.seen, h.services, h.endpointSlices = now.seen, now.services, now.endpointSlices
 }
 
 // Drain remembers, for the metrics, when the changes were caused. Only the loop

@@ -43,8 +43,7 @@ func TestHeardOfAPIServer(t *testing.T) {
 		events:   watch.NoEvents{},
 		states:   func() []watch.ResourceState { return states },
 	}, slog.New(slog.DiscardHandler))
-	var h heard
-	m.listen(&h, true)
+	m.listen(true)
 	check := func(services, slices float64) {
 		t.Helper()
 		got := [2]float64{
@@ -62,14 +61,14 @@ func TestHeardOfAPIServer(t *testing.T) {
 	const silence = "kube_ipvs_proxy_seconds_since_last_event"
 	time.Sleep(100 * time.Millisecond)
 	states[0].Seen, states[0].Changes = time.Now(), 4
-	m.listen(&h, true)
+	m.listen(true)
 	check(4, 5)
 	long := metric(t, m, silence)
 	if long < 0.1 {
 		t.Errorf("%v s since the last event, although slices are silent", long)
 	}
 	states[1].Seen = time.Now()
-	m.listen(&h, false)
+	m.listen(false)
 	if s := metric(t, m, silence); s >= long {
 		t.Errorf("%v s since the last event, before it %v", s, long)
 	}

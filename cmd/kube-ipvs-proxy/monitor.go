@@ -32,6 +32,7 @@ type monitor struct {
 	// counted is when the inventory was last taken.
 	counted time.Time
 	memory  *thrift
+	heard   heard
 	// triggers are the causes of changes that are not in the kernel yet; the loop's.
 	triggers []watch.Trigger
 	traffic  *traffic // nil: not asked for
@@ -89,7 +90,8 @@ func (m *monitor) run(ctx context.Context, raw config.Raw, fatal context.CancelC
 // pages show the configuration of the start under the key that kube-proxy's has.
 func (m *monitor) pages(raw config.Raw) health.Pages {
 	return health.Pages{
-		Profiling: m.options.Profiling,
+		BeforeMetrics: func() { m.listen(false) },
+		Profiling:     m.options.Profiling,
 		Config: func() ([]byte, error) {
 			return json.Marshal(map[string]any{"kubeproxy.config.k8s.io": raw.KubeProxyConfiguration})
 		},
@@ -204,19 +206,13 @@ type relay struct {
 func (m *monitor) relay(ctx context.Context) relay {
 	r := relay{m.source.Source, m, make(chan struct{}, 1)}
 	go func() {
-		ticker := time.NewTicker(listenPeriod)
-		defer ticker.Stop()
-		var h heard
 		for {
 			select {
 			case <-ctx.Done():
 				return
-			case <-ticker.C:
-				m.listen(&h, false)
-				continue
 			case <-r.Source.Changed():
 			}
-			m.listen(&h, true)
+			m.listen(true)
 			if r.Synced() {
 				m.Queued()
 			}

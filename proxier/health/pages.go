@@ -15,6 +15,9 @@ import (
 // Pages says what the metrics server shows beside the metrics. The zero value
 // shows what needs nothing else.
 type Pages struct {
+	// BeforeMetrics is called before the metrics are shown, to bring up to date what
+	// nobody tells by itself; it may be nil, and is called by several goroutines.
+	BeforeMetrics func()
 	// Config returns the JSON document of /configz, in kube-proxy an object with the
 	// key kubeproxy.config.k8s.io. Nil: there is no such page.
 	Config func() ([]byte, error)
@@ -45,7 +48,13 @@ func (p *paths) add(path string, handler http.HandlerFunc) {
 // the proxy is that of HealthHandler.
 func (m *Monitor) MetricsHandler(pages Pages) http.Handler {
 	mux := &paths{ServeMux: http.NewServeMux()}
-	mux.add("/metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}).ServeHTTP)
+	metrics := promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
+	mux.add("/metrics", func(w http.ResponseWriter, r *http.Request) {
+		if pages.BeforeMetrics != nil {
+			pages.BeforeMetrics()
+		}
+		metrics.ServeHTTP(w, r)
+	})
 	mux.add("/metrics/slis", m.serveSLIs())
 	mux.add("/healthz", func(w http.ResponseWriter, _ *http.Request) {
 		m.probed(ping, http.StatusOK)
