@@ -2,7 +2,9 @@ package main
 
 import (
 	"os"
+	"runtime"
 	"runtime/debug"
+	"runtime/metrics"
 	"sync"
 )
 
@@ -11,35 +13,73 @@ import (
 // would double it; a change of one endpoint leaves a few kilobytes.
 const garbage = 50
 
+// leastGarbage is how much there may be in any case, so that a small heap is not gone
+// through after every few changes.
+const leastGarbage = 4 << 20
+
 // headroom is memory that is set aside and never used, so that it takes none. While it
 // is there, garbage is collected as if so much more were in use: a heap that grows from
 // nothing is not gone through again and again.
 const headroom = 32 << 20
 
-// thrift keeps the memory of the process small, and the work on it. An operator who
-// sets GOGC has chosen for himself.
+// thrift keeps the memory of the process small, and the work on it.
 type thrift struct {
 	headroom []byte
 	once     sync.Once
 }
 
+// saveMemory begins with that. An operator who sets GOGC or GOMEMLIMIT has chosen for
+// himself, and nil is returned.
 func saveMemory() *thrift {
-	t := &thrift{}
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(garbage)
-		t.headroom = make([]byte, headroom)
+	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
+		return nil
 	}
-	return t
+	debug.SetGCPercent(garbage)
+	return &thrift{headroom: make([]byte, headroom)}
 }
 
 // started gives back to the system, once, what only the start needed: the lists of all
 // objects as they were read, and the operations that they led to.
+//
+// From then on garbage is collected when there is enough of it, and for no other
+// reason: Go would also go through the heap every two minutes, which would be nearly
+// all that the process does at rest.
 func (t *thrift) started() {
 	if t == nil {
 		return
 	}
 	t.once.Do(func() {
 		t.headroom = nil
-		go debug.FreeOSMemory()
+		go func() {
+			debug.FreeOSMemory()
+			setLimit()
+			debug.SetGCPercent(-1)
+			afterCollection(setLimit)
+		}()
+	})
+}
+
+// setLimit has the next collection begin when so much garbage is there, counted from
+// what is in use now, whatever the heap has grown to.
+func setLimit() {
+	samples := []metrics.Sample{
+		{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"},
+		{Name: "/memory/classes/heap/free:bytes"}, {Name: "/memory/classes/heap/objects:bytes"},
+		{Name: "/gc/heap/live:bytes"},
+	}
+	metrics.Read(samples)
+	total, released, free, objects, live := samples[0].Value.Uint64(), samples[1].Value.Uint64(),
+		samples[2].Value.Uint64(), samples[3].Value.Uint64(), samples[4].Value.Uint64()
+	// What the limit counts besides objects; and the runtime keeps 3 % away from it.
+	other := total - released - free - objects
+	debug.SetMemoryLimit(int64(other + (live+max(live*garbage/100, leastGarbage))*100/97))
+}
+
+// afterCollection calls something after each collection of garbage, for ever.
+func afterCollection(do func()) {
+	type nobody struct{ _ [16]byte } // not a tiny object, which others would keep
+	runtime.SetFinalizer(new(nobody), func(*nobody) {
+		do()
+		afterCollection(do)
 	})
 }
