@@ -71,6 +71,9 @@ func (s *scene) settingFacts(ctx context.Context, f *explain.Facts) {
 	}
 	f.ConntrackCount, f.ConntrackMax = number("net/netfilter/nf_conntrack_count"), number("net/netfilter/nf_conntrack_max")
 	f.ConntrackTCP = number("net/netfilter/nf_conntrack_tcp_timeout_established")
+	if text, err := os.ReadFile(host.Sys + "/module/ip_vs/parameters/conn_tab_bits"); err == nil {
+		f.ConnTabBits, _ = strconv.Atoi(strings.TrimSpace(string(text)))
+	}
 	ipvs, err := kernel.Open(ctx)
 	if err != nil {
 		return

@@ -76,6 +76,9 @@ type Facts struct {
 	// ConntrackCount and ConntrackMax are entries; the timeouts are in seconds.
 	ConntrackCount, ConntrackMax int
 	IPVSTCP, ConntrackTCP        int
+	// ConnTabBits: IPVS finds its connections in 2 to the power of so many chains; zero
+	// when it does not tell.
+	ConnTabBits int
 }
 
 // Diagnose returns the findings, the worst first.
@@ -191,6 +194,10 @@ const (
 	conntrackHigh = 80
 )
 
+// longChain is the number of connections in one chain of IPVS from which on finding one
+// takes noticeably long. Every connection of IPVS is in conntrack too.
+const longChain = 16
+
 func (d *diagnosis) conntrack() {
 	f := d.facts
 	if f.ConntrackMax > 0 {
@@ -203,6 +210,11 @@ func (d *diagnosis) conntrack() {
 		default:
 			d.add(OK, "", "the conntrack table holds %d of %d entries", f.ConntrackCount, f.ConntrackMax)
 		}
+	}
+	if f.ConnTabBits > 0 && f.ConntrackCount > longChain<<f.ConnTabBits {
+		d.add(Warning, "options ip_vs conn_tab_bits=20 in /etc/modprobe.d, then load ip_vs anew (a restart of the node)",
+			"IPVS has %d chains for its connections (conn_tab_bits %d) and conntrack holds %d entries: each packet looks through a long chain",
+			1<<f.ConnTabBits, f.ConnTabBits, f.ConntrackCount)
 	}
 	if f.IPVSTCP > 0 && f.ConntrackTCP > 0 && f.IPVSTCP < f.ConntrackTCP {
 		d.add(Warning, fmt.Sprintf("run with --ipvs-tcp-timeout=%ds, or use keepalives", f.ConntrackTCP),

@@ -68,3 +68,18 @@ func TestDiagnoseLimits(t *testing.T) {
 		t.Errorf("reserved ports are a %s", l)
 	}
 }
+
+// TestCaseI7SmallConnectionTable (kubernetes/kubernetes#65820): many connections in few
+// chains are told, and what to do.
+func TestCaseI7SmallConnectionTable(t *testing.T) {
+	f := Facts{ConntrackMax: 10_000_000, ConntrackCount: 500_000, ConnTabBits: 12}
+	found := Diagnose(f)[0]
+	if found.Level != Warning || !strings.Contains(found.What, "IPVS has 4096 chains") || !strings.Contains(found.Next, "conn_tab_bits=20") {
+		t.Errorf("half a million connections in 4,096 chains: %+v", found)
+	}
+	for _, bits := range []int{0, 15, 20} {
+		if f.ConnTabBits = bits; Diagnose(f)[0].Level != OK {
+			t.Errorf("conn_tab_bits %d: %+v", bits, Diagnose(f)[0])
+		}
+	}
+}

@@ -18,7 +18,7 @@ var (
 	opKinds = []string{
 		"address", "device", "flow", "member", "real_server", "route", "rules", "set", "virtual_server",
 	}
-	opVerbs        = []string{"create", "update", "delete", "drain", "ensure", "list"}
+	opVerbs        = []string{"create", "update", "delete", "drain", "ensure", "grow", "replace", "list"}
 	failureClasses = []string{
 		"busy", "exists", "full", "interrupted", "invalid", "missing", "permission", "panic", "scheduler", "timeout",
 	}
@@ -107,7 +107,7 @@ func (o ownMetrics) round(r Round) {
 
 // Operations counts operations of one kind ("virtual_server", "real_server",
 // "member", "set", "address", "route", "rules", "flow", "device") and verb
-// ("create", "update", "delete", "drain", "ensure", "list") that succeeded and that
+// ("create", "update", "delete", "drain", "ensure", "grow", "replace", "list") that succeeded and that
 // failed. Other words count as "other".
 func (m *Monitor) Operations(kind, verb string, succeeded, failed int) {
 	kind, verb = bounded(kind, opKinds), bounded(verb, opVerbs)
