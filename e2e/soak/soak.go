@@ -182,9 +182,13 @@ func (s *soak) change() error {
 	}
 	ready := model.Condition{Ready: true, Serving: true}
 	for _, pod := range model.Pods() {
+		// A pod goes in order: one that vanished would take a datagram's answer along.
+		leaving := v.Endpoints[pod].Terminating
 		switch s.random.IntN(4) {
 		case 0:
-			delete(v.Endpoints, pod)
+			if leaving {
+				delete(v.Endpoints, pod)
+			}
 		case 1:
 			v.Endpoints[pod] = model.Condition{Serving: true, Terminating: true}
 		case 2:
