@@ -27,7 +27,7 @@ import (
 // The times of the agents: short, so that what waits for them comes soon.
 var times = reconcile.Config{
 	DrainTimeout: time.Second, DrainCheck: 500 * time.Millisecond,
-	SyncPeriod: time.Second, RefreshPeriod: 4 * time.Second,
+	SyncPeriod: time.Second, RefreshPeriod: 6 * time.Second,
 	NodeName: testbed.Node1,
 }
 
