@@ -60,16 +60,18 @@ func TestWatchLooksAtLegacyTables(t *testing.T) {
 		t.Error("told without a change")
 	case <-time.After(legacyPeriod + settle):
 	}
-	for _, ipv6 := range []bool{false, true} {
-		for _, damage := range [][]string{
-			{"-t", "nat", "-F"}, {"-t", "mangle", "-I", "PREROUTING", "-j", "ACCEPT"}, {"-t", "filter", "-D", "INPUT", "1"},
-		} {
-			h.run(ipv6, damage...)
-			select {
-			case <-changes:
-			case <-time.After(6 * legacyPeriod):
-				t.Fatalf("not told of %v", damage)
-			}
+	for _, damage := range []struct {
+		ipv6 bool
+		args []string
+	}{
+		{false, []string{"-t", "nat", "-F"}}, {true, []string{"-t", "mangle", "-I", "PREROUTING", "-j", "ACCEPT"}},
+		{true, []string{"-t", "filter", "-D", "INPUT", "1"}},
+	} {
+		h.run(damage.ipv6, damage.args...)
+		select {
+		case <-changes:
+		case <-time.After(6 * legacyPeriod):
+			t.Fatalf("not told of %v", damage.args)
 		}
 	}
 }
