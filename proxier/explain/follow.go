@@ -121,11 +121,19 @@ func (t *traveller) arrive() {
 		t.path.step("arrives", "made on this node; IPVS takes it in OUTPUT, wherever its route leads (there must be one)")
 	case t.node.Desired.Bound(addr):
 		t.path.step("arrives", "the address is bound to "+ipvsutil.Device+" (which is DOWN on purpose), so the node takes it in")
+	case t.leftAlone():
+		t.path.step("arrives", "not captured, because nobody serves it: the node would send it on to the address's owner")
 	case t.claims(ipsetutil.Capture):
 		t.path.step("arrives", "captured: mangle KIPVS-CAPTURE-MARK finds it in "+t.set(ipsetutil.Capture)+" and marks it, a policy route delivers it here; other ports of the address go to its owner")
 	default:
 		t.path.step("arrives", "an address of the node itself, so it is taken in")
 	}
+}
+
+// leftAlone tells a request by UDP that nobody serves: it is not captured, because no
+// ICMP error could be sent for it.
+func (t *traveller) leftAlone() bool {
+	return t.claims(ipsetutil.Capture) && t.claims(ipsetutil.Refuse) && t.key.Protocol == ipvsutil.UDP
 }
 
 // filter says what drops, refuses or accepts.
@@ -137,6 +145,9 @@ func (t *traveller) filter() {
 	switch {
 	case t.claims(ipsetutil.Refuse):
 		how := "refused by " + chain
+		if t.leftAlone() {
+			how = "refused by filter KIPVS-REFUSE-FORWARD"
+		}
 		if t.onNode() {
 			how = "redirected by nat KIPVS-REFUSE-OUT and reset"
 			if t.key.Protocol != ipvsutil.TCP {

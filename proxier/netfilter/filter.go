@@ -13,6 +13,7 @@ const (
 	chainFrontends      = "KIPVS-FRONTENDS"
 	chainGuard          = "KUBE-IPVS-FILTER"
 	chainForward        = "KUBE-FORWARD"
+	chainRefuseForward  = "KIPVS-REFUSE-FORWARD"
 )
 
 // filter drops, refuses and accepts requests before IPVS takes them, which is after
@@ -30,6 +31,8 @@ func (r renderer) filter() Table {
 				rule("-p tcp", r.set(ipsetutil.HealthCheckNodePort, "dst"), "-j ACCEPT"),
 			}},
 			r.guard(), r.forward(), r.refuseOut(),
+			// What captureMark leaves alone.
+			{chainRefuseForward, []string{rule("-p udp", r.frontend(ipsetutil.Refuse), isNew, "-j REJECT")}},
 		},
 		Jumps: []Jump{
 			{"INPUT", chainFirewall, "kube-proxy firewall rules"},
@@ -37,6 +40,7 @@ func (r renderer) filter() Table {
 			{"INPUT", chainNodePort, "kubernetes health check rules"},
 			{"INPUT", chainGuard, "kubernetes ipvs access filter"},
 			{"FORWARD", chainFirewall, "kube-proxy firewall rules"},
+			{"FORWARD", chainRefuseForward, "kube-ipvs-proxy refuse what is not captured"},
 			{"FORWARD", chainForward, "kubernetes forwarding rules"},
 			{"OUTPUT", chainRefuseOut, "kube-ipvs-proxy refuse node processes"},
 		},

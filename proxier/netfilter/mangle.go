@@ -31,10 +31,13 @@ func (r renderer) mangle() Table {
 	}
 }
 
-// captureMark leads packets to a policy route that delivers them here.
+// captureMark leads packets to a policy route that delivers them here; not those by UDP
+// that nobody serves: IPv4 sends no ICMP error for an address that is captured, because
+// it is no address of the host, so they are refused where they are forwarded.
 func (r renderer) captureMark() Chain {
 	m := r.flags.Marks
 	return Chain{chainCaptureMark, []string{
+		rule("-p udp", r.frontend(ipsetutil.Refuse), "-j RETURN"),
 		rule(r.frontend(ipsetutil.Capture), setMark(m.Capture, m.Capture)),
 	}}
 }

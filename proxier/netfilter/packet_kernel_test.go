@@ -65,6 +65,22 @@ func TestRefuse(t *testing.T) {
 	})
 }
 
+// TestCaseC7CapturedUDPIsRefused: an address that is captured is none of the node's, and
+// clients are told all the same that nobody serves.
+func TestCaseC7CapturedUDPIsRefused(t *testing.T) {
+	eachFamily(t, func(t *testing.T, h *host, client *room, i int) {
+		command(t, "", "sysctl", "-qw", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1",
+			"net.ipv4.conf.all.send_redirects=0", "net.ipv4.conf.node0.send_redirects=0") // they count for the limit of ICMP
+		family, full := []string{"-4", "-6"}[i], []string{"/32", "/128"}[i]
+		command(t, "", "ip", family, "rule", "add", "fwmark", hexMark(h.flags.Marks.Capture)+"/"+hexMark(h.flags.Marks.Capture), "lookup", "99")
+		command(t, "", "ip", family, "route", "add", "local", outerAddr[i]+full, "dev", "lo", "table", "99")
+		for _, kind := range []ipsetutil.Kind{ipsetutil.Capture, ipsetutil.Refuse} {
+			member(t, kind.Name(i == 1), fmt.Sprintf("%s,udp:81", outerAddr[i]))
+		}
+		client.do(func() { want(t, "client UDP", askUDP(outerAddr[i], 81), "refused") })
+	})
+}
+
 func TestGuard(t *testing.T) {
 	eachFamily(t, func(t *testing.T, _ *host, client *room, i int) {
 		defer serve(t, 80, 2222)()
