@@ -38,8 +38,19 @@ type traces struct {
 // from the chains that they left (a container's own iptables may be another one), and
 // makes sure that the other one has no rules of Services. Named is the operator's own
 // choice, which wins. With ErrMixedBackends, whose text has the way out, the choice is
-// the best guess. It starts at most one process a family and back end.
+// the best guess. It starts a few processes at most; where the kubelet has a chain and
+// the legacy back end has nothing, one that lists a small table.
 func ChooseBackend(ctx context.Context, named Backend, ipv6 bool) (Choice, error) {
+	if !legacyTables(false) && !legacyTables(true) { // nothing to be mixed with
+		if named == BackendNFT {
+			return choose(named, traces{}, traces{})
+		}
+		t, err := look(ctx, BackendNFT, false, "-t", tableMangle)
+		if err != nil || named == BackendAuto && t.kubelet != "" {
+			c, _ := choose(named, t, traces{})
+			return c, err
+		}
+	}
 	seen := map[Backend]traces{}
 	for _, b := range []Backend{BackendNFT, BackendLegacy} {
 		for _, six := range []bool{false, true} {
@@ -56,9 +67,9 @@ func ChooseBackend(ctx context.Context, named Backend, ipv6 bool) (Choice, error
 	return choose(named, seen[BackendNFT], seen[BackendLegacy])
 }
 
-// look reads the traces of a family in a back end. Where its programs are missing
-// nothing can be seen.
-func look(ctx context.Context, b Backend, ipv6 bool) (traces, error) {
+// look reads the traces of a family in a back end, of all tables or of those that args
+// name. Where its programs are missing nothing can be seen.
+func look(ctx context.Context, b Backend, ipv6 bool, args ...string) (traces, error) {
 	if b == BackendLegacy && !legacyTables(ipv6) {
 		return traces{}, nil
 	}
@@ -69,14 +80,14 @@ func look(ctx context.Context, b Backend, ipv6 bool) (traces, error) {
 	if err != nil {
 		return traces{}, err
 	}
-	l, err := p.list(ctx)
+	out, _, err := run(ctx, "", p.save, args...)
 	if ctx.Err() != nil {
 		return traces{}, ctx.Err()
 	}
 	if err != nil {
 		return traces{}, nil // a kernel without it
 	}
-	return l.traces(), nil
+	return parseListing(out).traces(), nil
 }
 
 // legacyTables tells whether the legacy back end has a table in this network namespace:
