@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"kube-ipvs-proxy/cmd/kube-ipvs-bench/api"
 	"kube-ipvs-proxy/cmd/kube-ipvs-bench/report"
 	"kube-ipvs-proxy/cmd/kube-ipvs-bench/room"
 	"kube-ipvs-proxy/cmd/kube-ipvs-bench/world"
@@ -25,6 +26,7 @@ type bench struct {
 	dir      string
 	groups   *room.Groups
 	programs programs
+	prepared map[world.Size]api.Prepared
 	cluster  *realCluster // nil: Services are served from memory
 	progress io.Writer
 	began    time.Time
@@ -34,7 +36,7 @@ type bench struct {
 
 // run measures everything; the report is there, as far as it came, also with an error.
 func (o *options) run(ctx context.Context, progress io.Writer) (r *report.Report, err error) {
-	b := &bench{options: *o, progress: progress, began: time.Now(), floor: map[world.Size]saved{}}
+	b := &bench{options: *o, progress: progress, began: time.Now(), floor: map[world.Size]saved{}, prepared: map[world.Size]api.Prepared{}}
 	if b.dir, err = os.MkdirTemp("", "kube-ipvs-bench-"); err != nil {
 		return nil, err
 	}

@@ -51,6 +51,7 @@ func (t *trial) proxy(ctx context.Context) error {
 	if err := t.prepare(ctx); err != nil {
 		return err
 	}
+	t.say("prepared")
 	for _, step := range []struct {
 		name string
 		do   func(context.Context) error
@@ -157,11 +158,18 @@ func (t *trial) start(ctx context.Context) error {
 	return err
 }
 
+// tellEvery is the time between two lines about a wait.
+const tellEvery = 5 * time.Second
+
 // programmed waits until the kernel has everything, and returns when that was seen.
 func (t *trial) programmed(ctx context.Context) (time.Time, error) {
-	how := ""
+	how, told := "", time.Now()
 	for {
 		now := time.Now()
+		if now.Sub(told) > tellEvery {
+			t.say("%s", how)
+			told = now
+		}
 		there, what, err := t.sight.Seems(ctx, t.world)
 		if err != nil && ctx.Err() == nil {
 			return now, err

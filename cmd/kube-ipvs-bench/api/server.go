@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"strconv"
@@ -48,7 +49,7 @@ type Server struct {
 	place   map[string]int              // of a resource/namespace/name in objects
 	history []change
 	news    chan struct{} // closed at each change
-	ready   map[key][]byte
+	ready   Prepared
 	read    map[string]time.Time
 	refused map[string]bool
 	done    chan struct{}
@@ -78,7 +79,7 @@ func New() *Server {
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
 	return &Server{
 		codecs: serializer.NewCodecFactory(scheme), version: 1000, objects: map[string][]runtime.Object{},
-		place: map[string]int{}, news: make(chan struct{}), ready: map[key][]byte{}, read: map[string]time.Time{},
+		place: map[string]int{}, news: make(chan struct{}), ready: Prepared{}, read: map[string]time.Time{},
 		refused: map[string]bool{}, done: make(chan struct{}),
 	}
 }
@@ -140,21 +141,27 @@ func resourceOf(o runtime.Object) (string, metav1.Object) {
 	panic(fmt.Sprintf("%T is not served", o))
 }
 
+// Prepared are encoded answers, which servers with the same objects, put in the same
+// order, can share.
+type Prepared map[key][]byte
+
 // Prepare encodes all answers to first requests in protobuf, so that no client waits
-// for it, and forgets the history and when something was read.
-func (s *Server) Prepare() error {
+// for it, and forgets the history and when something was read. What known has is not
+// encoded again; the answers are returned.
+func (s *Server) Prepare(known Prepared) (Prepared, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.history = nil
 	clear(s.read)
+	maps.Copy(s.ready, known)
 	for resource := range groups {
 		for _, stream := range []bool{true, false} {
 			if _, err := s.first(key{resource, runtime.ContentTypeProtobuf, stream}); err != nil {
-				return err
+				return nil, err
 			}
 		}
 	}
-	return nil
+	return maps.Clone(s.ready), nil
 }
 
 // Read is when the last byte of both Services and EndpointSlices had gone to a client

@@ -33,7 +33,7 @@ func serve(t *testing.T, w *world.World) (*Server, string) {
 			s.Put(slice)
 		}
 	}
-	if err := s.Prepare(); err != nil {
+	if _, err := s.Prepare(nil); err != nil {
 		t.Fatal(err)
 	}
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
