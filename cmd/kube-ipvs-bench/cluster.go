@@ -88,7 +88,7 @@ func (c *inCluster) load(ctx context.Context, w *world.World, l net.Listener) ([
 	if _, err := c.client.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{}); err != nil {
 		return nil, err
 	}
-	if err := each(len(w.Services), func(i int) error { return c.make(ctx, &w.Services[i]) }); err != nil {
+	if err := each(len(w.Services), func(i int) error { return c.create(ctx, &w.Services[i]) }); err != nil {
 		return nil, err
 	}
 	return c.relay(l)
@@ -117,8 +117,8 @@ func each(n int, do func(i int) error) error {
 	return <-failed
 }
 
-// make makes a Service, whose address it learns, and its slices.
-func (c *inCluster) make(ctx context.Context, s *world.Service) error {
+// create makes a Service, whose address it learns, and its slices.
+func (c *inCluster) create(ctx context.Context, s *world.Service) error {
 	o := s.Object()
 	o.UID, o.ResourceVersion, o.Spec.ClusterIP, o.Spec.ClusterIPs = "", "", "", nil
 	got, err := c.client.CoreV1().Services(s.Namespace).Create(ctx, o, metav1.CreateOptions{})
@@ -149,7 +149,7 @@ func (c *inCluster) putEndpoints(ctx context.Context, s world.Service) error {
 func (c *inCluster) add(ctx context.Context, w *world.World, endpoints int) (world.Service, error) {
 	w.Add(endpoints)
 	s := &w.Services[len(w.Services)-1]
-	err := c.make(ctx, s)
+	err := c.create(ctx, s)
 	return *s, err
 }
 

@@ -68,7 +68,7 @@ func command() *cobra.Command {
 			r, err := o.run(cmd.Context(), cmd.ErrOrStderr())
 			if r != nil {
 				r.Command = strings.Join(append([]string{"kube-ipvs-bench"}, os.Args[1:]...), " ")
-				if err := o.show(cmd, r); err != nil {
+				if err := o.show(r); err != nil {
 					return err
 				}
 			}
@@ -103,12 +103,12 @@ func reportCommand() *cobra.Command {
 		Long:    "report reads the JSON of runs and shows it as one report: sizes that were run apart\nstand beside each other. Only figures of one run should be compared.",
 		Example: "  kube-ipvs-bench report a/results.json b/results.json -o markdown",
 		Args:    cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, files []string) error {
+		RunE: func(_ *cobra.Command, files []string) error {
 			r, err := report.Read(files...)
 			if err != nil {
 				return err
 			}
-			return o.show(cmd, r)
+			return o.show(r)
 		},
 	}
 	cmd.Flags().StringVarP(&o.output, "output", "o", "table", "table, markdown, json, svg or promises")
@@ -144,7 +144,7 @@ var writers = map[string]func(*report.Report, *os.File) error{
 }
 
 // show writes the report on stdout and into the folder of results.
-func (o *options) show(_ *cobra.Command, r *report.Report) error {
+func (o *options) show(r *report.Report) error {
 	write := writers[o.output]
 	if write == nil {
 		return fmt.Errorf("--output %q: want table, markdown, json, svg or promises", o.output)

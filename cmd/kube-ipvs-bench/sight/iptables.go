@@ -109,8 +109,12 @@ func (k *iptables) Verify(ctx context.Context, w *world.World) error {
 		}
 	}
 	for _, s := range w.Spread(100) {
-		if ok, err := k.serves(ctx, s); !ok || err != nil {
-			return fmt.Errorf("chain %s has not exactly the endpoints of %s (%v)", serviceChain(s), s.Name, err)
+		ok, err := k.serves(ctx, s)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			return fmt.Errorf("chain %s has not exactly the endpoints of %s", serviceChain(s), s.Name)
 		}
 	}
 	return nil

@@ -107,8 +107,12 @@ func (k *nftables) Verify(ctx context.Context, w *world.World) error {
 		if !have[s.Frontend()] {
 			return fmt.Errorf("%v is not in %s", s.Frontend(), serviceIPs)
 		}
-		if ok, err := k.serves(ctx, s); !ok || err != nil {
-			return fmt.Errorf("chain %s has not exactly the endpoints of %s (%v)", chainOf(s), s.Name, err)
+		ok, err := k.serves(ctx, s)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			return fmt.Errorf("chain %s has not exactly the endpoints of %s", chainOf(s), s.Name)
 		}
 	}
 	return nil
