@@ -60,14 +60,16 @@ func startLab(t *testing.T) *testbed.Lab {
 	for _, pod := range []string{testbed.PodL1, testbed.PodRm, testbed.PodR3} {
 		serve(t, lab.Host(pod))
 	}
-	// The damage of a transcript has to stay until it is looked at.
-	if err := lab.Proxy(testbed.Node1).Start("--ipvs-sync-period=1h", "--refresh-period=1h"); err != nil {
-		t.Fatal(err)
-	}
-	if err := lab.Settle(t.Context(), testbed.Node1); err != nil {
-		t.Fatal(err)
-	}
+	startAgent(t, lab)
 	return lab
+}
+
+func startAgent(t *testing.T, lab *testbed.Lab) {
+	t.Helper()
+	if err := lab.Proxy(testbed.Node1).Start(); err != nil {
+		t.Fatal(err)
+	}
+	settle(t, lab)
 }
 
 func serve(t *testing.T, pod *testbed.Host) {
@@ -160,8 +162,8 @@ func plain(lines []string) []string {
 }
 
 // prepare does lines of a comment: "apply FILE NAME" and "remove NAME" change the manifests,
-// "hold POD ADDRESS" and "call POD ADDRESS" send a request, "settle" waits for the agent,
-// and others run on node-1.
+// "hold POD ADDRESS" and "call POD ADDRESS" send a request, "stop" and "start" are about
+// the agent, which would mend damage before it is looked at; others run on node-1.
 func prepare(t *testing.T, lab *testbed.Lab, lines []string) {
 	t.Helper()
 	for _, line := range lines {
@@ -175,6 +177,12 @@ func prepare(t *testing.T, lab *testbed.Lab, lines []string) {
 				t.Fatal(err)
 			}
 			settle(t, lab)
+		case "stop":
+			if err := lab.Proxy(testbed.Node1).Stop(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		case "start":
+			startAgent(t, lab)
 		case "call":
 			lab.Host(words[1]).Probe.Do(probe.Call{Protocol: probe.TCP, To: parsePort(t, words[2])})
 		case "hold":
@@ -198,14 +206,19 @@ func settle(t *testing.T, lab *testbed.Lab) {
 	}
 }
 
-// command runs a line of the README on node-1 and returns what it prints, errors last.
+// command runs a line of a document on node-1 and returns what it prints, errors last.
+// Without an agent to ask it gets the flags of one.
 func command(t *testing.T, lab *testbed.Lab, line string) string {
 	t.Helper()
 	words := strings.Fields(line)
 	if words[0] != "kube-ipvs-proxy" {
 		t.Fatalf("%q is no command of this program", line)
 	}
-	cmd := exec.CommandContext(context.Background(), program, words[1:]...)
+	args := words[1:]
+	if !lab.Proxy(testbed.Node1).Running() {
+		args = append(args, "--manifests", lab.Manifests.Dir(), "--hostname-override", testbed.Node1, "--cluster-cidr", testbed.ClusterCIDR)
+	}
+	cmd := exec.CommandContext(context.Background(), program, args...)
 	var out, errOut bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errOut
 	if err := lab.Host(testbed.Node1).Do(cmd.Start); err != nil {
