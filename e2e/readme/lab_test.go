@@ -142,9 +142,10 @@ func isFolder(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// Times and counts differ from run to run.
+// Times, counts and marks differ from run to run.
 var (
 	duration = regexp.MustCompile(`\b(\d+h)?(\d+m)?\d+(\.\d+)?(s|ms)\b`)
+	mark     = regexp.MustCompile(`\bfwm \d+`)
 	count    = regexp.MustCompile(`^(  counted|  seen|ok       the conntrack table holds).*`)
 )
 
@@ -156,7 +157,8 @@ func plain(lines []string) []string {
 		if count.MatchString(line) {
 			line = count.ReplaceAllString(line, "$1")
 		}
-		list = append(list, duration.ReplaceAllString(strings.TrimRight(line, " "), "TIME"))
+		line = mark.ReplaceAllString(strings.TrimRight(line, " "), "fwm N")
+		list = append(list, duration.ReplaceAllString(line, "TIME"))
 	}
 	return list
 }

@@ -57,7 +57,7 @@ func TestListNames(t *testing.T) {
 	}
 	flat := strings.Join(strings.Fields(a.out), " ")
 	for _, want := range []string{
-		"-> 10.244.1.10:8080 1 0 0 node-1 web-55d8~9b4-k2x8p", "1 0 0 node-2 web-of-a~9b4-zzzzz", "SERVER WEIGHT ACTIVE INACTIVE NODE POD",
+		"-> 10.244.1.10:8080 1 0 0 node-1 web-55d8~b4-k2x8p", "1 0 0 node-2 web-of-a~b4-zzzzz", "SERVER WEIGHT ACTIVE INACTIVE NODE POD",
 		"-> 10.244.3.10:8080 0 0 0 node-3 - draining: it is no endpoint of the Service any more",
 	} {
 		if !strings.Contains(flat, want) {
