@@ -3,8 +3,9 @@ package ipsetutil
 import "strings"
 
 // Kind names a pair of sets, one for each family. Kinds with a KUBE- name are
-// those of kube-proxy's ipvs mode and keep exactly its type and size, so that
-// either proxy can start after the other; what needs more has a KIPVS- name.
+// those of kube-proxy's ipvs mode and keep exactly its type, and its size as long as
+// that is enough (Set.Fits), so that either proxy can start after the other; what
+// needs more has a KIPVS- name.
 type Kind uint8
 
 // All kinds of sets. "Frontend" below is an (address, protocol, port) of a Service.

@@ -3,6 +3,7 @@
 package tools
 
 import (
+	"context"
 	"regexp"
 	"slices"
 	"strings"
@@ -104,6 +105,7 @@ func servedByKubeProxy(t *testing.T) {
 // TestCleanupForKubeProxy leaves what kube-proxy's ipvs mode takes over.
 func TestCleanupForKubeProxy(t *testing.T) {
 	settle(t)
+	grown := growSet(t, "KUBE-CLUSTER-IP")
 	servers := tool(t, "ipvsadm -Ln")
 	a := command(t, "cleanup", "--for=kube-proxy-ipvs")
 	if a.code != 0 {
@@ -125,6 +127,10 @@ func TestCleanupForKubeProxy(t *testing.T) {
 	if sets := tool(t, "ipset list -n"); strings.Contains(sets, "KIPVS-") || !strings.Contains(sets, "KUBE-6-CLUSTER-IP\n") {
 		t.Errorf("sets: %s", sets)
 	}
+	if set := tool(t, "ipset list KUBE-CLUSTER-IP -o save -s"); !strings.Contains(grown, "maxelem 131072") || !strings.Contains(set, "maxelem 65536") ||
+		additions(set) != additions(grown) {
+		t.Errorf("a set that had grown, %s is left as %s", grown, set)
+	}
 	for _, save := range []string{"iptables-save", "ip6tables-save"} {
 		rules := tool(t, save)
 		if strings.Contains(rules, "KIPVS-") || !strings.Contains(rules, "-j KUBE-SERVICES\n") || !strings.Contains(rules, "--dst-type LOCAL -j KUBE-NODE-PORT\n") {
@@ -142,4 +148,27 @@ func TestCleanupForKubeProxy(t *testing.T) {
 	if a := command(t, "verify"); a.code != 0 {
 		t.Errorf("verify after that: %+v", a)
 	}
+}
+
+// growSet gives a set twice its size, and returns it as ipset saves it.
+func growSet(t *testing.T, name string) string {
+	t.Helper()
+	script := strings.ReplaceAll("ipset save NAME | sed 's/NAME/GROWN/; s/maxelem 65536/maxelem 131072/' | ipset restore && "+
+		"ipset swap GROWN NAME && ipset destroy GROWN && ipset list NAME -o save -s", "NAME", name)
+	out, err := lab.Host(N).Exec(context.Background(), "sh", "-c", script)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// additions are the lines that add entries.
+func additions(saved string) string {
+	var lines strings.Builder
+	for line := range strings.Lines(saved) {
+		if strings.HasPrefix(line, "add ") {
+			lines.WriteString(line)
+		}
+	}
+	return lines.String()
 }
