@@ -1,0 +1,140 @@
+//go:build kernel
+
+package speed
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"os/exec"
+	"runtime"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"kube-ipvs-proxy/ipsetutil"
+	ipsetkernel "kube-ipvs-proxy/ipsetutil/kernel"
+	"kube-ipvs-proxy/ipvsutil"
+	"kube-ipvs-proxy/ipvsutil/fake"
+	"kube-ipvs-proxy/proxier/ledger"
+	"kube-ipvs-proxy/proxier/plan"
+	"kube-ipvs-proxy/proxier/reconcile"
+)
+
+// TestCaseG1SetsGrowOnTheKernel (kubernetes/kubernetes#129389): sets that begin small,
+// and that a rule uses, are made bigger again and again, while somebody lists them all
+// the time, which hinders swapping. No list lacks what was there before.
+func TestCaseG1SetsGrowOnTheKernel(t *testing.T) {
+	sets, eyes := inNewNamespace(t)
+	set := ipsetutil.ClusterIP.For(false)
+	desired := ledger.New(0, 0)
+	r := reconcile.New(reconcile.Doors{
+		IPVS: fake.NewIPVS(), Sets: sets, Addresses: fake.NewAddresses(), Rules: noRules{},
+	}, desired, reconcile.Config{SetSize: 64, SyncPeriod: -1, RefreshPeriod: -1})
+	settle := func(touched ledger.Touched) {
+		for deadline := time.Now().Add(time.Minute); ; touched = (ledger.Touched{}) {
+			report := r.Round(t.Context(), touched)
+			if report.Pending == 0 {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatal(report.Err())
+			}
+			time.Sleep(report.RetryIn)
+		}
+	}
+	settle(claim(desired, 0))
+	ctx, stop := context.WithCancel(t.Context())
+	missing := make(chan error, 1)
+	go func() { missing <- lookOn(ctx, eyes, set.Name, frontend(0)) }()
+	const services = 1000
+	for i := 1; i < services; i++ {
+		settle(claim(desired, i))
+	}
+	stop()
+	if err := <-missing; err != nil {
+		t.Error(err)
+	}
+	h, err := sets.Header(t.Context(), set.Name)
+	if err != nil || h.Set.MaxElem != 2048 || h.Entries != services || h.References != 1 {
+		t.Errorf("the set is %+v, want room for 2,048, %d entries and one reference; error %v", h, services, err)
+	}
+	members, err := sets.Members(t.Context(), set.Name)
+	if _, last := members[frontend(services-1)]; err != nil || !last {
+		t.Errorf("the last entry is not there, error %v", err)
+	}
+	if headers, err := sets.Headers(t.Context()); err != nil || len(headers) != len(ipsetutil.All()) {
+		t.Errorf("%d sets, error %v", len(headers), err)
+	}
+}
+
+type noRules struct{}
+
+func (noRules) Ensure(context.Context) (bool, error) { return false, nil }
+
+func frontend(i int) ipsetutil.Entry {
+	return ipsetutil.Entry{Addr: netip.AddrFrom4([4]byte{10, 96, byte(i >> 8), byte(i)}), Protocol: uint8(ipvsutil.TCP), Port: 80}
+}
+
+// claim records one more Service.
+func claim(desired *ledger.Ledger, i int) ledger.Touched {
+	s := &plan.Service{
+		Name:       plan.ServiceName{Namespace: "default", Name: fmt.Sprint(i)},
+		ClusterIPs: []netip.Addr{frontend(i).Addr},
+		Ports:      []plan.Port{{Protocol: ipvsutil.TCP, Port: 80}},
+	}
+	claims, _ := plan.For(s, nil, plan.Node{Name: "n"}, plan.Config{})
+	return desired.Replace(ledger.Owner{Name: s.Name}, claims)
+}
+
+// lookOn lists a set until the context ends; an entry that is missing is an error.
+func lookOn(ctx context.Context, sets *ipsetkernel.Conn, name string, entry ipsetutil.Entry) error {
+	for ctx.Err() == nil {
+		members, err := sets.Members(ctx, name)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if _, there := members[entry]; err != nil || !there {
+			return fmt.Errorf("among %d entries %v is missing, error %w", len(members), entry, err)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return nil
+}
+
+// inNewNamespace opens two doors to a network namespace of its own, in which a rule uses
+// the set of ClusterIPs.
+func inNewNamespace(t *testing.T) (sets, eyes *ipsetkernel.Conn) {
+	t.Helper()
+	failed := make(chan error)
+	go func() {
+		runtime.LockOSThread() // for good: the thread ends with its namespace
+		failed <- func() (err error) {
+			if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+				return err
+			}
+			if sets, err = ipsetkernel.Open(t.Context()); err != nil {
+				return err
+			}
+			if eyes, err = ipsetkernel.Open(t.Context()); err != nil {
+				return err
+			}
+			small := ipsetutil.ClusterIP.For(false)
+			small.MaxElem = 64
+			if err := sets.Create(t.Context(), small); err != nil {
+				return err
+			}
+			out, err := exec.Command("iptables", "-w", "-A", "INPUT", "-m", "set", "--match-set", small.Name, "dst,dst", "-j", "ACCEPT").CombinedOutput()
+			if err != nil {
+				return fmt.Errorf("%w: %s", err, out)
+			}
+			return nil
+		}()
+	}()
+	if err := <-failed; err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = sets.Close(), eyes.Close() })
+	return sets, eyes
+}
