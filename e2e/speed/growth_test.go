@@ -96,7 +96,7 @@ func lookOn(ctx context.Context, sets *ipsetkernel.Conn, name string, entry ipse
 			return nil
 		}
 		if _, there := members[entry]; err != nil || !there {
-			return fmt.Errorf("among %d entries %v is missing, error %w", len(members), entry, err)
+			return fmt.Errorf("among %d entries %v is missing, error %v", len(members), entry, err)
 		}
 		time.Sleep(time.Millisecond)
 	}
