@@ -73,11 +73,11 @@ func (s *soak) sample(ctx context.Context) (sample, error) {
 
 // metricsOf reads the metrics of a node's agent that have no labels.
 func metricsOf(h *testbed.Host) (values map[string]float64, err error) {
-	client := http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{
+	client := http.Client{Timeout: time.Minute, Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(context.Context, string, string) (c net.Conn, err error) {
 			err = h.Do(func() error {
-				c, err = net.DialTimeout("tcp", "127.0.0.1:10249", 5*time.Second)
+				c, err = net.DialTimeout("tcp", "127.0.0.1:10249", 20*time.Second)
 				return err
 			})
 			return c, err
