@@ -21,11 +21,11 @@ type Load struct {
 	// Streaming is how long a stream may take to answer; zero: DefaultStreaming.
 	Streaming time.Duration
 
-	mu      sync.Mutex
-	counts  Counts
-	pulse   pulse
-	stop    chan struct{}
-	loops   sync.WaitGroup
+	mu     sync.Mutex
+	counts Counts
+	pulse  pulse
+	stop   chan struct{}
+	loops  sync.WaitGroup
 }
 
 // DefaultStreaming lets a lost packet be sent again several times.
