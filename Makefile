@@ -49,13 +49,14 @@ bench: build ## rule-sync time against kube-proxy's modes and the plain tools, i
 
 FOR   ?= 30m
 SEEDS ?= 200
+TRIAL ?= 100
 
 soak: build ## churn under requests and streams, of which none may fail (FOR=30m, SOAK=flags); not part of test
 	$(STATIC) -o bin/ ./e2e/vm ./e2e/soak
 	bin/vm --timeout 24h --env BIN=$(CURDIR)/bin -- bin/soak -for $(FOR) $(SOAK)
 
-trial: build ## 100 kills -9, 20 rolling updates and 50 flips under load; test makes a few of each
-	go run ./e2e/run -v -env TRIAL=full -timeout 2h -run 'TestKilledAtAnyMoment|TestRollingUpdates|TestReadyFlips' ./e2e/packets
+trial: build ## 100 kills -9, 20 rolling updates and 50 flips under load (TRIAL=100, percent); test makes a few of each
+	go run ./e2e/run -v -env TRIAL=$(TRIAL) -timeout 2h -run 'TestKilledAtAnyMoment|TestRollingUpdates|TestReadyFlips' ./e2e/packets
 
 model: ## random lives against a fresh start (SEEDS=200); test makes 10
 	go run ./e2e/run -v -env MODEL_SEEDS=$(SEEDS) -timeout 12h -run TestModel ./e2e/model

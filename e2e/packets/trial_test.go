@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -20,11 +21,11 @@ import (
 	"kube-ipvs-proxy/e2e/testbed"
 )
 
-// times is how often a trial is made: seldom in a usual run, and all of it with
-// TRIAL=full in the environment.
+// times is how often a trial is made: seldom in a usual run, and as many percent of full
+// as the environment says in TRIAL.
 func times(usual, full int) int {
-	if os.Getenv("TRIAL") == "full" {
-		return full
+	if percent, err := strconv.Atoi(os.Getenv("TRIAL")); err == nil {
+		return max(1, full*percent/100)
 	}
 	return usual
 }
