@@ -186,3 +186,49 @@ func TestSetsOfOthersAreMendedOnTheKernel(t *testing.T) {
 		t.Errorf("what nobody wants is left: %+v", after)
 	}
 }
+
+// TestCaseG1SeventyThousandOnTheKernel (kubernetes/kubernetes#129389): a Service with
+// 1,000 ports at 70 external addresses is more than kube-proxy's sets can hold. The last
+// of its frontends is in its sets, and a rule would match it; what does not fit
+// kube-proxy's size is given up only when the node is handed over.
+func TestCaseG1SeventyThousandOnTheKernel(t *testing.T) {
+	const ports, addresses = 1000, 70
+	sets, _ := inNewNamespace(t)
+	s := &plan.Service{
+		Name:       plan.ServiceName{Namespace: "default", Name: "many"},
+		ClusterIPs: []netip.Addr{frontend(1).Addr},
+	}
+	for i := range ports {
+		s.Ports = append(s.Ports, plan.Port{Name: fmt.Sprint(i + 1), Protocol: ipvsutil.TCP, Port: uint16(i + 1)})
+	}
+	for i := range addresses {
+		s.ExternalIPs = append(s.ExternalIPs, netip.AddrFrom4([4]byte{198, 18, 0, byte(i + 1)}))
+	}
+	claims, _ := plan.For(s, nil, plan.Node{Name: "n"}, plan.Config{})
+	desired := ledger.New(0, 0)
+	touched := desired.Replace(ledger.Owner{Name: s.Name}, claims)
+	r := reconcile.New(reconcile.Doors{
+		IPVS: fake.NewIPVS(), Sets: sets, Addresses: fake.NewAddresses(), Rules: noRules{},
+	}, desired, reconcile.Config{SyncPeriod: -1, RefreshPeriod: -1})
+	began := time.Now()
+	report := r.Round(t.Context(), touched)
+	if report.Pending != 0 {
+		t.Fatal(report.Err())
+	}
+	t.Logf("%d entries of %d frontends in %v", 3*ports*addresses, ports*addresses, time.Since(began))
+	last := ipsetutil.Entry{Addr: s.ExternalIPs[addresses-1], Protocol: uint8(ipvsutil.TCP), Port: ports}
+	for _, kind := range []ipsetutil.Kind{ipsetutil.ExternalIP, ipsetutil.Capture, ipsetutil.Refuse} {
+		name := kind.Name(false)
+		h, err := sets.Header(t.Context(), name)
+		if err != nil || h.Set.MaxElem != 2*65536 || h.Entries < ports*addresses {
+			t.Errorf("%s is %+v, error %v", name, h, err)
+		}
+		members, err := sets.Members(t.Context(), name)
+		if _, there := members[last]; err != nil || !there {
+			t.Errorf("%s lacks %v, error %v", name, last, err)
+		}
+	}
+	if len(report.Grown) != 3 {
+		t.Errorf("grown: %+v", report.Grown)
+	}
+}
