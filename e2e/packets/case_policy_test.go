@@ -98,7 +98,7 @@ func TestCaseE7SourceRangesOfOneService(t *testing.T) {
 		}
 	}
 	s.service(open)
-	s.each(func(w way) {
+	s.eachTCP(func(w way) {
 		for _, from := range []netip.Addr{w.addr(N), lab.Host(N).SecondAddr(w.f)} {
 			w.from(N).bound(from).dropped(guarded.lb(w))
 			w.from(N).bound(from).to(onPort(guarded.lb(w), 81)).reach(L1)
@@ -111,7 +111,7 @@ func TestCaseE7SourceRangesOfOneService(t *testing.T) {
 func TestCaseE8RangeOfAllAndAnotherFamily(t *testing.T) {
 	s := begin(t)
 	v := s.service(ranges("0.0.0.0/0", "fd09::/64"))
-	s.each(func(w way) {
+	s.eachTCP(func(w way) {
 		if w.f == IPv4 {
 			for _, from := range []string{X, c1, N} {
 				w.from(from).to(v.lb(w)).reachAny(L1, Rm)

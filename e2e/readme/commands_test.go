@@ -15,7 +15,7 @@ import (
 const root = "../.."
 
 // documents are those whose commands are looked at.
-var documents = []string{"README.md", "CONTRIBUTING.md", "deploy/README.md", "deploy/troubleshooting.md", "e2e/README.md"}
+var documents = []string{"README.md", "CONTRIBUTING.md", "deploy/README.md", "deploy/troubleshooting.md", "deploy/benchmark/README.md", "e2e/README.md"}
 
 // kinds say how each command is tested; the first that fits counts.
 var kinds = []struct {
@@ -24,6 +24,7 @@ var kinds = []struct {
 }{
 	{"make ", makeTarget},
 	{"go run ", goPackage}, {"go test ", goPackage},
+	{"docker build ", dockerfile}, {"cd deploy/benchmark && kustomize ", nothing}, {"kubectl apply -k .", nothing}, // see cmd/kube-ipvs-bench
 	{"kubectl apply -k ", kustomization}, {"kubectl delete -k ", kustomization}, {"cd deploy/base && kustomize ", nothing},
 	{"kubectl -n kube-system patch ", patchFile},
 	{"helm install ", chart},
@@ -33,7 +34,7 @@ var kinds = []struct {
 	// Labels of nodes and the state of a roll-out need a cluster with nodes: e2e/cluster
 	// has none. What they lead to is computed in e2e/deploy from the selectors.
 	{"kubectl label ", nothing}, {"kubectl -n kube-system rollout ", nothing},
-	{"kubectl -n kube-system get ", nothing}, {"kubectl -n kube-system exec ", nothing},
+	{"kubectl -n kube-system get ", nothing}, {"kubectl -n kube-system logs ", nothing}, {"kubectl -n kube-system exec ", nothing},
 	{"sh e2e/verify-ipvsadm.sh ", nothing},            // run in e2e/tools
 	{"source <(kube-ipvs-proxy completion ", nothing}, // run in cmd, without a shell
 }
@@ -143,6 +144,14 @@ func hasTest(t *testing.T, file, run string) bool {
 		}
 	}
 	return false
+}
+
+// dockerfile: it is there. No engine builds it here; its stages are run in e2e/deploy.
+func dockerfile(t *testing.T, words []string) {
+	at := slices.Index(words, "-f")
+	if _, err := os.Stat(filepath.Join(root, words[at+1])); err != nil {
+		t.Error(err)
+	}
 }
 
 func kustomization(t *testing.T, words []string) {

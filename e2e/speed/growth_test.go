@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os/exec"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -104,8 +105,8 @@ func lookOn(ctx context.Context, sets *ipsetkernel.Conn, name string, entry ipse
 }
 
 // inNewNamespace opens two doors to a network namespace of its own, in which a rule uses
-// the set of ClusterIPs.
-func inNewNamespace(t *testing.T) (sets, eyes *ipsetkernel.Conn) {
+// the set of ClusterIPs. What ipset is asked to do comes after that.
+func inNewNamespace(t *testing.T, commands ...string) (sets, eyes *ipsetkernel.Conn) {
 	t.Helper()
 	failed := make(chan error)
 	go func() {
@@ -129,6 +130,11 @@ func inNewNamespace(t *testing.T) (sets, eyes *ipsetkernel.Conn) {
 			if err != nil {
 				return fmt.Errorf("%w: %s", err, out)
 			}
+			restore := exec.Command("ipset", "restore")
+			restore.Stdin = strings.NewReader(strings.Join(commands, "\n") + "\n")
+			if out, err := restore.CombinedOutput(); err != nil {
+				return fmt.Errorf("ipset: %w: %s", err, out)
+			}
 			return nil
 		}()
 	}()
@@ -137,4 +143,92 @@ func inNewNamespace(t *testing.T) (sets, eyes *ipsetkernel.Conn) {
 	}
 	t.Cleanup(func() { _, _ = sets.Close(), eyes.Close() })
 	return sets, eyes
+}
+
+// TestSetsOfOthersAreMendedOnTheKernel: sets with our names that somebody made with a
+// timeout, counters, other ports, another type or family become ours; the rule that uses
+// one of them keeps using it.
+func TestSetsOfOthersAreMendedOnTheKernel(t *testing.T) {
+	sets, _ := inNewNamespace(t,
+		"add KUBE-CLUSTER-IP 10.96.0.0,tcp:80",
+		"create T hash:ip,port timeout 600 counters", "add T 10.96.0.0,tcp:80", "swap T KUBE-CLUSTER-IP", "destroy T",
+		"create KUBE-NODE-PORT-TCP bitmap:port range 30000-30100", "add KUBE-NODE-PORT-TCP 30080",
+		"create KUBE-LOOP-BACK hash:ip", "add KUBE-LOOP-BACK 10.244.0.1",
+		"create KUBE-6-CLUSTER-IP hash:ip,port", "create KIPVS-SHORT-CIRCUIT hash:ip,port forceadd",
+	)
+	before, err := sets.Headers(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	desired := ledger.New(0, 0)
+	r := reconcile.New(reconcile.Doors{
+		IPVS: fake.NewIPVS(), Sets: sets, Addresses: fake.NewAddresses(), Rules: noRules{},
+	}, desired, reconcile.Config{SyncPeriod: -1, RefreshPeriod: -1})
+	if report := r.Round(t.Context(), claim(desired, 0)); report.Pending != 0 {
+		t.Fatal(report.Err())
+	}
+	after, err := sets.Headers(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, set := range ipsetutil.All() {
+		if h := before[set.Name]; h.Set.Name != "" && h.Serves(set) {
+			t.Errorf("%+v was right before", h)
+		}
+		if h := after[set.Name]; h.Set != set || h.Strange {
+			t.Errorf("%s is %+v", set.Name, h)
+		}
+	}
+	if h := after["KUBE-CLUSTER-IP"]; h.References != 1 || h.Entries != 1 {
+		t.Errorf("the set in use is %+v, want one reference and one entry", h)
+	}
+	if after["KUBE-NODE-PORT-TCP"].Entries+after["KUBE-LOOP-BACK"].Entries != 0 {
+		t.Errorf("what nobody wants is left: %+v", after)
+	}
+}
+
+// TestCaseG1SeventyThousandOnTheKernel (kubernetes/kubernetes#129389): a Service with
+// 1,000 ports at 70 external addresses is more than kube-proxy's sets can hold. The last
+// of its frontends is in its sets, and a rule would match it; what does not fit
+// kube-proxy's size is given up only when the node is handed over.
+func TestCaseG1SeventyThousandOnTheKernel(t *testing.T) {
+	const ports, addresses = 1000, 70
+	sets, _ := inNewNamespace(t)
+	s := &plan.Service{
+		Name:       plan.ServiceName{Namespace: "default", Name: "many"},
+		ClusterIPs: []netip.Addr{frontend(1).Addr},
+	}
+	for i := range ports {
+		s.Ports = append(s.Ports, plan.Port{Name: fmt.Sprint(i + 1), Protocol: ipvsutil.TCP, Port: uint16(i + 1)})
+	}
+	for i := range addresses {
+		s.ExternalIPs = append(s.ExternalIPs, netip.AddrFrom4([4]byte{198, 18, 0, byte(i + 1)}))
+	}
+	claims, _ := plan.For(s, nil, plan.Node{Name: "n"}, plan.Config{})
+	desired := ledger.New(0, 0)
+	touched := desired.Replace(ledger.Owner{Name: s.Name}, claims)
+	r := reconcile.New(reconcile.Doors{
+		IPVS: fake.NewIPVS(), Sets: sets, Addresses: fake.NewAddresses(), Rules: noRules{},
+	}, desired, reconcile.Config{SyncPeriod: -1, RefreshPeriod: -1})
+	began := time.Now()
+	report := r.Round(t.Context(), touched)
+	if report.Pending != 0 {
+		t.Fatal(report.Err())
+	}
+	t.Logf("%d entries of %d frontends in %v", 3*ports*addresses, ports*addresses, time.Since(began))
+	last := ipsetutil.Entry{Addr: s.ExternalIPs[addresses-1], Protocol: uint8(ipvsutil.TCP), Port: ports}
+	for _, kind := range []ipsetutil.Kind{ipsetutil.ExternalIP, ipsetutil.Capture, ipsetutil.Refuse} {
+		name := kind.Name(false)
+		h, err := sets.Header(t.Context(), name)
+		if err != nil || h.Set.MaxElem != 2*65536 || h.Entries < ports*addresses {
+			t.Errorf("%s is %+v, error %v", name, h, err)
+		}
+		members, err := sets.Members(t.Context(), name)
+		if _, there := members[last]; err != nil || !there {
+			t.Errorf("%s lacks %v, error %v", name, last, err)
+		}
+	}
+	if len(report.Grown) != 3 {
+		t.Errorf("grown: %+v", report.Grown)
+	}
 }

@@ -87,7 +87,7 @@ func (rs Ruleset) withdraw(l listing, leave Leave, w *Withdrawal) string {
 				w.Kept = append(w.Kept, place(c.Name)+": kube-proxy's iptables mode has it now")
 			case mentionsOwn(listed.chains[c.Name]):
 				w.Rewritten = append(w.Rewritten, place(c.Name))
-				lines = append(lines, rewrite(c, rs.IPv6)...)
+				lines = append(lines, rewrite(c.Name, listed.chains[c.Name], rs.IPv6)...)
 				listed.chains[c.Name] = nil // leads to nothing of ours any more
 			}
 		}
@@ -133,15 +133,17 @@ func mentionsOwn(rules []string) bool {
 	return slices.ContainsFunc(rules, func(rule string) bool { return strings.Contains(rule, ownPrefix) })
 }
 
-// rewrite returns the lines that fill a chain again with what kube-proxy's ipvs mode
-// understands. NodePorts are then those of every local address, as they are there.
-func rewrite(c Chain, ipv6 bool) []string {
+// rewrite returns the lines that fill a chain again with those of its rules that
+// kube-proxy's ipvs mode understands. NodePorts are then those of every local address, as
+// they are there. The rules are those that are there: the agent's flags, such as the
+// cluster's ranges, are not known here.
+func rewrite(chain string, rules []string, ipv6 bool) []string {
 	nodeIP := "-m set --match-set " + ipsetutil.NodeIP.Name(ipv6) + " dst"
-	lines := []string{"-F " + c.Name}
-	for _, rule := range c.Rules {
+	lines := []string{"-F " + chain}
+	for _, rule := range rules {
 		rule = strings.ReplaceAll(rule, nodeIP, "-m addrtype --dst-type LOCAL")
 		if !strings.Contains(rule, ownPrefix) {
-			lines = append(lines, "-A "+c.Name+" "+rule)
+			lines = append(lines, "-A "+chain+" "+rule)
 		}
 	}
 	return lines

@@ -73,10 +73,13 @@ func TestWithdrawBesideIPTablesMode(t *testing.T) {
 // nothing that goes.
 func TestWithdrawToKubeProxy(t *testing.T) {
 	for _, ipv6 := range []bool{false, true} {
-		rs := Render(podNetwork(), ipv6)
-		l := saved(t, rs.String())
+		l := saved(t, Render(podNetwork(), ipv6).String())
 		var w Withdrawal
-		input := rs.withdraw(l, LeaveToKubeProxy, &w)
+		// Who cleans up knows no pod network: clients outside are masqueraded all the same.
+		input := Render(DefaultFlags(), ipv6).withdraw(l, LeaveToKubeProxy, &w)
+		if !strings.Contains(input, "-A KUBE-SERVICES ! -s ") {
+			t.Errorf("clients outside are masqueraded no more:\n%s", input)
+		}
 		for line := range strings.Lines(input) {
 			f := strings.Fields(line)
 			if f[0] == "-X" && !strings.HasPrefix(f[1], "KIPVS-") || f[0] == "-A" && strings.Contains(line, "KIPVS-") {
