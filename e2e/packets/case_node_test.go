@@ -92,7 +92,7 @@ func TestCaseG4RulesOfTheOtherBackEnd(t *testing.T) {
 	}
 	t.Cleanup(remove)
 	s.start()
-	if end := s.ends(); !strings.Contains(end, "exit status 1") || !strings.Contains(end, "mixed") || !strings.Contains(end, "cleanup --iptables-backend=legacy") {
+	if end := s.ends(); !strings.Contains(end, "exit status 1") || !strings.Contains(end, "mixed") || !strings.Contains(end, "iptables-legacy-restore") {
 		t.Errorf("ended so: %s", end)
 	}
 	remove()

@@ -36,6 +36,7 @@ var kinds = []struct {
 	{"kubectl label ", nothing}, {"kubectl -n kube-system rollout ", nothing},
 	{"kubectl -n kube-system get ", nothing}, {"kubectl -n kube-system logs ", nothing}, {"kubectl -n kube-system exec ", nothing},
 	{"sh e2e/verify-ipvsadm.sh ", nothing},            // run in e2e/tools
+	{"iptables-legacy-save | grep ", nothing},         // run in proxier/netfilter
 	{"source <(kube-ipvs-proxy completion ", nothing}, // run in cmd, without a shell
 }
 

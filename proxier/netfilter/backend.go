@@ -171,13 +171,19 @@ func (c Choice) check(nft, legacy traces) error {
 			return nil
 		}
 		return fmt.Errorf("%w: nft has %s, legacy has %s, and nothing tells which of them the host uses: "+
-			"name one by --iptables-backend, and remove what is left in the other one "+
-			"(kube-ipvs-proxy cleanup --iptables-backend=legacy, or =nft, while no proxy runs)", ErrMixedBackends, nft.text(), legacy.text())
+			"name one by --iptables-backend, and take what is left out of the other one (%s)",
+			ErrMixedBackends, nft.text(), legacy.text(), wayOut(BackendLegacy))
 	}
 	if of.serves == "" {
 		return nil
 	}
 	return fmt.Errorf("%w: %s is the one to use (%s), but %s has rules of Services (%s), which packets pass as well: "+
-		"remove them while no proxy runs (kube-ipvs-proxy cleanup --iptables-backend=%s), then start again",
-		ErrMixedBackends, c.Backend, c.Why, other, of.serves, other)
+		"take them out on the node (%s) and start again",
+		ErrMixedBackends, c.Backend, c.Why, other, of.serves, wayOut(other))
+}
+
+// wayOut is what takes Kubernetes' chains out of a back end and leaves all else there,
+// whoever made them; the kubelet makes its own anew.
+func wayOut(b Backend) string {
+	return fmt.Sprintf("iptables-%[1]s-save | grep -v -e KUBE- -e KIPVS- | iptables-%[1]s-restore, and the same with ip6tables", b)
 }

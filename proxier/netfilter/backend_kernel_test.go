@@ -30,19 +30,18 @@ func TestCaseG4BackendOfTheKubelet(t *testing.T) {
 				add(other, "*nat\n:KUBE-SERVICES - [0:0]\n-A KUBE-SERVICES -j RETURN\nCOMMIT\n")
 				for _, named := range []Backend{BackendAuto, backend} {
 					got, err := ChooseBackend(t.Context(), named, true)
-					if !errors.Is(err, ErrMixedBackends) || !strings.Contains(err.Error(), "cleanup --iptables-backend="+string(other)) || got.Backend != backend {
+					if !errors.Is(err, ErrMixedBackends) || !strings.Contains(err.Error(), wayOut(other)) || got.Backend != backend {
 						t.Errorf("with stale rules of Services, named %q: %+v, %v", named, got, err)
 					}
 				}
-				// The way out.
-				flags := DefaultFlags()
-				flags.Backend = other
-				rules, err := New(t.Context(), flags)
-				if err != nil {
-					t.Fatal(err)
+				add(other, "*nat\n-A PREROUTING -p tcp --dport 7 -j ACCEPT\n-A PREROUTING -j KUBE-SERVICES\nCOMMIT\n")
+				line, _, _ := strings.Cut(wayOut(other), ",")
+				if ipv6 {
+					line = strings.ReplaceAll(line, "iptables", "ip6tables")
 				}
-				if _, err := rules.Remove(t.Context()); err != nil {
-					t.Fatal(err)
+				command(t, "", "sh", "-c", line)
+				if left := command(t, "", program(other, ipv6, "-save")); !strings.Contains(left, "--dport 7") || strings.Contains(left, "KUBE-") {
+					t.Errorf("the way out leaves: %s", left)
 				}
 				if got, err := ChooseBackend(t.Context(), BackendAuto, true); err != nil || got.Backend != backend {
 					t.Errorf("after the removal: %+v, %v", got, err)
