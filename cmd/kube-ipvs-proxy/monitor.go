@@ -29,10 +29,10 @@ type monitor struct {
 	teller   *teller
 	options  config.Options
 	log      *slog.Logger
-	// counted is when the inventory was last taken.
-	counted time.Time
-	memory  *thrift
-	heard   heard
+	// owned is when the metrics of traffic last learned whose the servers are.
+	owned  time.Time
+	memory *thrift
+	heard  heard
 	// triggers are the causes of changes that are not in the kernel yet; the loop's.
 	triggers []watch.Trigger
 	traffic  *traffic // nil: not asked for
@@ -145,15 +145,13 @@ func (m *monitor) updateChecks() {
 	}
 }
 
-// inventoryPeriod bounds how often the metrics learn how much there is.
-const inventoryPeriod = 10 * time.Second
+// ownersPeriod bounds how often the metrics of traffic learn whose the servers are: all
+// of them are walked through.
+const ownersPeriod = 10 * time.Second
 
 func (m *monitor) count() {
-	if time.Since(m.counted) < inventoryPeriod {
-		return
-	}
-	m.counted = time.Now()
-	if m.traffic != nil {
+	if m.traffic != nil && time.Since(m.owned) >= ownersPeriod {
+		m.owned = time.Now()
 		m.traffic.own(m.proxier.Servers())
 	}
 	i := m.proxier.Inventory()

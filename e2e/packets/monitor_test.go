@@ -105,7 +105,6 @@ func TestStatement122And123MetricsAndMode(t *testing.T) {
 	}
 }
 
-// The gauges are counted at most each ten seconds.
 func TestStatement122LocalPoliciesWithoutLocalEndpoint(t *testing.T) {
 	s := begin(t)
 	s.service(service{endpoints: ready(Rm), loadBalancer: true, externalLocal: true, internalLocal: true}) // two ports
