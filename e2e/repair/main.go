@@ -11,6 +11,8 @@ import (
 	"net/netip"
 	"os"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -106,8 +108,11 @@ func (s *scene) state(ctx context.Context) (string, error) {
 // settings are those that a damage sets back.
 var settings = []string{"net/ipv4/vs/conntrack", "net/ipv4/ip_forward", "net/ipv4/vs/expire_quiescent_template"}
 
-// good asks all kinds of frontends in both families once and tells whether all answer.
+// good asks all kinds of frontends in both families at once, each twice so that both
+// endpoints are asked, and tells whether all answer.
 func (s *scene) good() bool {
+	var failed atomic.Bool
+	var calls sync.WaitGroup
 	for _, f := range testbed.Families() {
 		at := func(text string) netip.AddrPort { return netip.AddrPortFrom(netip.MustParseAddr(text), 80) }
 		for _, c := range []struct {
@@ -120,16 +125,19 @@ func (s *scene) good() bool {
 			{testbed.PodC2, at(s.service.ExternalIP(f, 0))},
 			{testbed.Client, netip.AddrPortFrom(s.node.Addr(f), uint16(s.service.NodePort(80)))},
 		} {
-			call := probe.Call{Protocol: probe.TCP, To: c.to, Timeout: 500 * time.Millisecond}
-			// Both endpoints are asked: one that is missing shows up as well.
-			for range 2 {
-				if s.lab.Host(c.from).Probe.Do(call).Outcome != probe.OK {
-					return false
+			calls.Go(func() {
+				call := probe.Call{Protocol: probe.TCP, To: c.to, Timeout: 2 * time.Second}
+				for range 2 {
+					if s.lab.Host(c.from).Probe.Do(call).Outcome != probe.OK {
+						failed.Store(true)
+						return
+					}
 				}
-			}
+			})
 		}
 	}
-	return true
+	calls.Wait()
+	return !failed.Load()
 }
 
 // measure does one damage and prints its line.
