@@ -64,7 +64,7 @@ func run(ctx context.Context, o options) (err error) {
 	first.print("start")
 	samples, err := s.churn(ctx, o)
 	counts := s.load.Stop()
-	fmt.Printf("%d changes, %d restarts of which %d by kill -9\n%v\n", s.changes, s.restarts, s.kills, counts)
+	fmt.Printf("%d changes, %d restarts of which %d by kill -9\n%v\n", s.changes.Load(), s.restarts.Load(), s.kills.Load(), counts)
 	if err != nil {
 		return err
 	}

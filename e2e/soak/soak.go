@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,7 +27,7 @@ type soak struct {
 	services []*model.Service
 	random   *rand.Rand
 
-	changes, restarts, kills int
+	changes, restarts, kills atomic.Int64
 }
 
 func newSoak(ctx context.Context, o options) (*soak, error) {
@@ -112,46 +113,61 @@ func (s *soak) begin(o options) error {
 	return nil
 }
 
-// churn changes Services and restarts the agent of node-1 until the time is over.
+// churn changes Services and restarts the agent of node-1 until the time is over, and
+// returns what was seen of node-2 meanwhile.
 func (s *soak) churn(ctx context.Context, o options) ([]sample, error) {
-	var samples []sample
 	start := time.Now()
-	tell, restart := time.NewTicker(o.every), time.NewTicker(o.restart)
-	defer tell.Stop()
+	ctx, cancel := context.WithTimeout(ctx, o.length)
+	defer cancel()
+	seen := make(chan []sample)
+	go func() { seen <- s.watch(ctx, o.every) }() // which takes long on a busy machine
+	restart := time.NewTicker(o.restart)
 	defer restart.Stop()
-	for time.Since(start) < o.length {
+	var err error
+	for err == nil && time.Since(start) < o.length {
 		select {
-		case <-tell.C:
-			now, err := s.sample(ctx)
-			if err != nil {
-				fmt.Printf("no sample: %v\n", err) // a machine that is starved is late
-				continue
-			}
-			samples = append(samples, now)
-			now.print(time.Since(start).Round(time.Second).String())
-			fmt.Printf("          %d changes, %d restarts, %v\n", s.changes, s.restarts, s.load.Counts())
 		case <-restart.C:
-			if err := s.again(ctx); err != nil {
-				return samples, err
-			}
+			err = s.again(context.WithoutCancel(ctx))
 		case <-time.After(time.Duration(s.random.Int64N(int64(o.change) + 1))):
-			if err := s.change(); err != nil {
-				return samples, err
-			}
+			err = s.change()
 		}
 	}
-	return samples, nil
+	cancel()
+	return <-seen, err
+}
+
+// watch samples node-2 again and again and tells of it, until ctx ends.
+func (s *soak) watch(ctx context.Context, every time.Duration) []sample {
+	var samples []sample
+	start := time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return samples
+		case <-time.After(every):
+		}
+		now, err := s.sample(ctx)
+		if ctx.Err() != nil {
+			return samples
+		}
+		if err != nil {
+			fmt.Printf("no sample: %v\n", err) // a machine that is starved is late
+		} else {
+			samples = append(samples, now)
+			now.print(time.Since(start).Round(time.Second).String())
+		}
+		fmt.Printf("          %d changes, %d restarts, %v\n", s.changes.Load(), s.restarts.Load(), s.load.Counts())
+	}
 }
 
 // again restarts the agent of node-1, in good order and by kill -9 in turn.
 func (s *soak) again(ctx context.Context) error {
 	p := s.lab.Proxy(testbed.Node1)
 	end := p.Stop
-	if s.restarts%2 == 1 {
+	if s.restarts.Add(1)%2 == 0 {
 		end = p.Kill
-		s.kills++
+		s.kills.Add(1)
 	}
-	s.restarts++
 	if err := end(ctx); err != nil {
 		return err
 	}
@@ -161,7 +177,7 @@ func (s *soak) again(ctx context.Context) error {
 // change makes one change. A Service that is asked keeps an endpoint on node-1 that is
 // ready, so that every policy leaves somebody to answer.
 func (s *soak) change() error {
-	s.changes++
+	s.changes.Add(1)
 	v := s.services[s.random.IntN(len(s.services))]
 	if s.random.IntN(5) == 0 {
 		v = s.services[s.random.IntN(min(asked, len(s.services)))]
