@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -29,6 +30,10 @@ func times(usual, full int) int {
 	}
 	return usual
 }
+
+// emulated is how long an answer may take on a machine that is slow at times: a node that
+// loses a packet for good does not answer later either.
+const emulated = 20 * time.Second
 
 // loaded asks a Service from everywhere, by TCP and UDP or by what is given, until the
 // end, when nothing may have failed.
@@ -52,7 +57,8 @@ func (s *scene) loaded(v *service, protocols ...probe.Protocol) (stop func()) {
 			if len(protocols) > 0 && !slices.Contains(protocols, c.proto) {
 				continue
 			}
-			l.Ask(fmt.Sprintf("%s %v", name, f), lab.Host(c.host), probe.Call{Protocol: c.proto, To: c.to}, pause)
+			call := probe.Call{Protocol: c.proto, To: c.to, Timeout: emulated}
+			l.Ask(fmt.Sprintf("%s %v", name, f), lab.Host(c.host), call, pause)
 		}
 	}
 	return func() {
@@ -97,8 +103,11 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	random := rand.New(rand.NewPCG(9, 9))
 	quiet, churned := make(chan struct{}), make(chan error)
 	go func() { churned <- churn(others, rand.New(rand.NewPCG(9, 1)), quiet) }()
-	for range times(4, 100) {
-		time.Sleep(time.Duration(random.IntN(3000)) * time.Millisecond)
+	for n := range times(4, 100) {
+		if n%2 == 0 {
+			s.worked(N) // the other half dies while it starts
+		}
+		time.Sleep(time.Duration(random.IntN(2000)) * time.Millisecond)
 		if err := lab.Proxy(N).Kill(context.Background()); err != nil {
 			t.Fatal(err)
 		}
@@ -118,6 +127,21 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	for _, o := range others {
 		s.apply(o) // as the test ends it
 	}
+}
+
+// worked waits until a node's agent has settled once since its last start, whatever
+// changed meanwhile.
+func (s *scene) worked(node string) {
+	s.Helper()
+	for end := time.Now().Add(testbed.StartLimit); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		last := lab.Proxy(node).Log().Last(1, func(line string) bool {
+			return strings.HasPrefix(line, "==== start") || strings.Contains(line, "settled")
+		})
+		if len(last) == 1 && strings.Contains(last[0], "settled") {
+			return
+		}
+	}
+	s.Fatalf("the agent of %s has not settled", node)
 }
 
 // churn changes Services until quiet is closed, and leaves them as they were.
