@@ -119,20 +119,42 @@ func (t *trial) rest(ctx context.Context) error {
 	if t.idle == 0 {
 		return nil
 	}
-	stop := t.process.Children()
-	before, err := t.process.CPU()
-	if err != nil {
+	if err := t.settle(ctx); err != nil {
 		return err
 	}
-	select {
-	case <-time.After(t.idle):
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	after, err := t.process.CPU()
+	stop := t.process.Children()
+	used, err := t.used(ctx, t.idle)
 	if n, ok := stop(); ok {
 		t.note(report.IdleRun, float64(n))
 	}
-	t.note(report.IdleCPU, (after-before).Seconds()*float64(time.Minute)/float64(t.idle))
+	t.note(report.IdleCPU, used.Seconds()*float64(time.Minute)/float64(t.idle))
 	return err
+}
+
+// settle waits until what the changes have left to do is done, such as endpoints that
+// wait for the end of their connections; for some proxies it never is.
+func (t *trial) settle(ctx context.Context) error {
+	const window, most, still = 4 * time.Second, 12, time.Millisecond
+	for range most {
+		used, err := t.used(ctx, window)
+		if err != nil || used < still {
+			return err
+		}
+	}
+	return nil
+}
+
+// used is the CPU that the proxy uses in a time.
+func (t *trial) used(ctx context.Context, d time.Duration) (time.Duration, error) {
+	before, err := t.process.CPU()
+	if err != nil {
+		return 0, err
+	}
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	}
+	after, err := t.process.CPU()
+	return after - before, err
 }
