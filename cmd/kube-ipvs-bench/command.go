@@ -25,6 +25,7 @@ type options struct {
 	connects int
 
 	ours, kubeProxy string
+	oursArgs        []string
 	kubeconfig      string
 	output, results string
 	notes           []string
@@ -85,6 +86,7 @@ func command() *cobra.Command {
 	f.DurationVar(&o.wait, "wait", 15*time.Minute, "how long a proxy may take for anything")
 	f.IntVar(&o.connects, "connects", 200, "connections through the first, middle and last Service; 0: none")
 	f.StringVar(&o.ours, "ours", "", "path of kube-ipvs-proxy (default: beside this program, else in PATH)")
+	f.StringArrayVar(&o.oursArgs, "ours-arg", nil, "one more argument of kube-ipvs-proxy, like --refresh-period=0 (repeatable)")
 	f.StringVar(&o.kubeProxy, "kube-proxy", "", "path of kube-proxy (default: beside this program, else in PATH)")
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "make the Services in this cluster, which should have few others, instead of serving them from memory; they are deleted again")
 	f.StringVarP(&o.output, "output", "o", "table", "table, markdown, json, svg or promises")

@@ -60,21 +60,23 @@ func (t *trial) tools(ctx context.Context) error {
 		return err
 	}
 	began := time.Now()
+	var each []string
 	for _, step := range []struct {
-		stdin string
-		args  []string
+		stdin, name string
+		args        []string
 	}{
-		{state.sets, []string{"restore"}}, {state.servers, []string{"-R"}}, {state.addresses, []string{"-batch", "-"}},
+		{state.sets, "ipset", []string{"restore"}}, {state.servers, "ipvsadm", []string{"-R"}}, {state.addresses, "ip", []string{"-batch", "-"}},
 	} {
-		name := map[string]string{"restore": "ipset", "-R": "ipvsadm", "-batch": "ip"}[step.args[0]]
-		if _, err := t.tool(ctx, step.stdin, name, step.args...); err != nil {
+		from := time.Now()
+		if _, err := t.tool(ctx, step.stdin, step.name, step.args...); err != nil {
 			return err
 		}
+		each = append(each, fmt.Sprintf("%s %.2f s", step.name, time.Since(from).Seconds()))
 	}
 	took := time.Since(began)
 	t.noteTime(report.ListsRight, took)
 	t.noteTime(report.StartRight, took)
-	t.say("restored, %.1f s", took.Seconds())
+	t.say("restored, %.1f s: %s", took.Seconds(), strings.Join(each, ", "))
 	if err := t.sight.Verify(ctx, t.world); err != nil {
 		return fmt.Errorf("the tools have not made what ours had: %w", err)
 	}

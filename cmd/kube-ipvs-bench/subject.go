@@ -24,11 +24,13 @@ type subject struct {
 	look func(context.Context) (sight.Sight, error)
 }
 
+const oursProgram = "kube-ipvs-proxy"
+
 // subjects is all of them.
 func subjects() []subject {
 	return []subject{
-		{report.Ours, "kube-ipvs-proxy", oursArgs(), sight.IPVS},
-		{report.OursRoute, "kube-ipvs-proxy", oursArgs("--cluster-ip-binding", "route"), sight.IPVS},
+		{report.Ours, oursProgram, oursArgs(), sight.IPVS},
+		{report.OursRoute, oursProgram, oursArgs("--cluster-ip-binding", "route"), sight.IPVS},
 		{report.IPTables, "kube-proxy", kubeProxyArgs("iptables"), sight.IPTables},
 		{report.IPVS, "kube-proxy", kubeProxyArgs("ipvs"), sight.IPVS},
 		{report.NFTables, "kube-proxy", kubeProxyArgs("nftables"), sight.NFTables},
@@ -104,7 +106,7 @@ type programs struct {
 // read.
 func (o *options) fetch(ctx context.Context, dir string) (programs, error) {
 	p := programs{map[string]string{}, map[string]string{}}
-	named := map[string]string{"kube-ipvs-proxy": o.ours, "kube-proxy": o.kubeProxy}
+	named := map[string]string{oursProgram: o.ours, "kube-proxy": o.kubeProxy}
 	for _, name := range o.subjects {
 		s, _ := find(name)
 		if s.program == "" || p.paths[s.program] != "" {

@@ -120,6 +120,9 @@ func (t *trial) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if t.subject.program == oursProgram {
+		args = append(args, t.oursArgs...)
+	}
 	if t.process, err = t.room.Start(filepath.Join(t.dir, t.subject.program), args...); err != nil {
 		return err
 	}
