@@ -99,7 +99,8 @@ func awaitOther(ctx context.Context, options config.Options, limit time.Duration
 	if err != nil {
 		return err
 	}
-	for deadline := time.Now().Add(limit); ; {
+	pause := firstLook
+	for deadline := time.Now().Add(limit); ; pause = min(2*pause, lastLook) {
 		came, err := rules.Others().Came(ctx)
 		if came || err != nil {
 			return err
@@ -110,13 +111,17 @@ func awaitOther(ctx context.Context, options config.Options, limit time.Duration
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(awaitPause):
+		case <-time.After(pause):
 		}
 	}
 }
 
-// awaitPause is the time between two looks; each starts a process a family.
-const awaitPause = 500 * time.Millisecond
+// The first and the longest time between two looks: each starts a process a family, and
+// kube-proxy needs the CPU and the tables meanwhile.
+const (
+	firstLook = 500 * time.Millisecond
+	lastLook  = 5 * time.Second
+)
 
 // runSteps does the steps that have something to do, one after the other, or shows
 // them. The first that fails is the last: those after it rest on it.

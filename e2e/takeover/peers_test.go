@@ -20,6 +20,7 @@ func TestTakeOverFromKubeProxy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	j.SettleLimit = slow
 	top := newStage(t, j.Lab, j.Close)
 	ours := j.Proxy(node)
 	for _, mode := range []string{"ipvs", "iptables", "nftables"} {
@@ -37,6 +38,10 @@ func TestTakeOverFromKubeProxy(t *testing.T) {
 		})
 	}
 }
+
+// slow is for a proxy that starts under load in an emulated machine: kube-proxy starts
+// dozens of programs there, each of which takes seconds.
+const slow = 8 * time.Minute
 
 // handover is one mode's part.
 type handover struct {
