@@ -165,7 +165,7 @@ func TestBadProxies(t *testing.T) {
 			}
 			var progress strings.Builder
 			if test.name == "dies" {
-				o.wait = time.Minute
+				o.wait = 5 * time.Minute
 			} else {
 				o.subjects = o.subjects[:1]
 			}

@@ -19,6 +19,10 @@ type namespace struct {
 	nl   *netlink.Handle
 }
 
+// The process's first thread cannot end, so a namespace that lived on it would stay:
+// the main goroutine keeps that thread for itself.
+func init() { runtime.LockOSThread() }
+
 func newNamespace() (*namespace, error) {
 	n := &namespace{jobs: make(chan func())}
 	ready := make(chan error)
