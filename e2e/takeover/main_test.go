@@ -124,9 +124,6 @@ var strangers = []string{
 	"ip address add 192.0.2.98/32 dev lo", "nft add table ip mine", "nft add chain ip mine kept",
 }
 
-// excluded is the range of the strangers' server.
-const excluded = "192.0.2.0/24"
-
 func (s *stage) plantStrangers() {
 	s.Helper()
 	for _, line := range strangers {

@@ -43,6 +43,9 @@ func TestTakeOverFromKubeProxy(t *testing.T) {
 // dozens of programs there, each of which takes seconds.
 const slow = 8 * time.Minute
 
+// excluded is the range of the strangers' server.
+const excluded = "192.0.2.0/24"
+
 // handover is one mode's part.
 type handover struct {
 	*stage
