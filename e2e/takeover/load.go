@@ -72,6 +72,7 @@ type Load struct {
 	mu    sync.Mutex // of the loops' events
 	loops []*Loop
 	stop  chan struct{}
+	once  sync.Once // closes stop
 	done  sync.WaitGroup
 }
 
@@ -97,9 +98,9 @@ func Start(loops []*Loop) (*Load, error) {
 	return l, nil
 }
 
-// Stop ends the loops after their present request, and the streams.
+// Stop ends the loops after their present request, and the streams; twice is once.
 func (l *Load) Stop() {
-	close(l.stop)
+	l.once.Do(func() { close(l.stop) })
 	l.done.Wait()
 	l.closeStreams()
 }

@@ -89,6 +89,7 @@ func (s *stage) load(loops []*Loop) *Load {
 	s.Helper()
 	l, err := Start(loops)
 	s.do(err)
+	s.Cleanup(l.Stop) // where a failure left it running
 	time.Sleep(calm)
 	return l
 }
