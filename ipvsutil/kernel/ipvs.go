@@ -22,8 +22,9 @@ const chunk = 1024
 // keeps writes out of the listings, because the kernel does not say when a listing
 // was disturbed.
 type IPVS struct {
-	socket *netlink.Socket
-	family uint16
+	socket  *netlink.Socket
+	family  uint16
+	counter int // a socket of the older interface; see CountIPv4
 
 	mu       sync.Mutex
 	buffer   netlink.Attributes
@@ -45,8 +46,13 @@ func open(ctx context.Context, family string) (*IPVS, error) {
 		return nil, err
 	}
 	k := &IPVS{socket: socket}
-	if err := k.find(ctx, family); err != nil {
+	k.counter, err = unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
 		_ = socket.Close()
+		return nil, fmt.Errorf("socket: %w", err)
+	}
+	if err := k.find(ctx, family); err != nil {
+		_ = k.Close()
 		return nil, err
 	}
 	return k, nil
@@ -67,8 +73,16 @@ func (k *IPVS) find(ctx context.Context, family string) error {
 	return err
 }
 
-// Close closes the socket. The servers stay.
-func (k *IPVS) Close() error { return k.socket.Close() }
+// Close closes the door. The servers stay.
+func (k *IPVS) Close() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.counter >= 0 {
+		_ = unix.Close(k.counter)
+		k.counter = -1
+	}
+	return k.socket.Close()
+}
 
 // Do implements ipvsutil.IPVS. An op that its Check refuses is not sent.
 func (k *IPVS) Do(ctx context.Context, ops []ipvsutil.Op) []error {

@@ -3,6 +3,7 @@
 package kernel
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -183,6 +184,23 @@ func TestIPVSListUnderChange(t *testing.T) {
 	t.Logf("%d lists complete, %d refused", complete, refused)
 	if list, err := k.VirtualServers(t.Context()); err != nil || len(list) != n {
 		t.Errorf("afterwards %d servers, error %v", len(list), err)
+	}
+}
+
+// Servers of IPv4 and of firewall marks in it count, those of IPv6 do not.
+func TestCountIPv4(t *testing.T) {
+	k := openIPVS(t)
+	before, err := k.CountIPv4(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, key := range []ipvsutil.Key{ipvsKey("10.96.9.1:80", ipvsutil.TCP), ipvsutil.MarkKey(0x7001, false), ipvsKey("[fd00::9]:80", ipvsutil.TCP)} {
+		s := ipvsutil.VirtualServer{Key: key, Scheduler: "rr"}
+		do(t, k, ipvsutil.Op{Verb: ipvsutil.CreateVirtualServer, Server: s})
+		t.Cleanup(func() { k.Do(context.Background(), []ipvsutil.Op{{Verb: ipvsutil.DeleteVirtualServer, Server: s}}) })
+		if n, err := k.CountIPv4(t.Context()); err != nil || n != before+min(i+1, 2) {
+			t.Errorf("with %v: %d servers, before all %d, error %v", key, n, before, err)
+		}
 	}
 }
 

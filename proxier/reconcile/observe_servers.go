@@ -3,6 +3,7 @@ package reconcile
 import (
 	"context"
 	"net/netip"
+	"slices"
 
 	"kube-ipvs-proxy/ipvsutil"
 )
@@ -58,8 +59,8 @@ func (r *Reconciler) readServers(ctx context.Context, report *Report, all bool, 
 	if !ok {
 		return false
 	}
-	for _, key := range sortedKeys(found) {
-		s := found[key]
+	var unread []ipvsutil.Key
+	for key, s := range found {
 		have, known := r.seen.servers[key]
 		outside, doubted := named[key] // a server that was ours a moment ago still is
 		if _, claimed := r.claimed(key); !known && !claimed && !doubted && !r.seen.owns(key) {
@@ -71,8 +72,13 @@ func (r *Reconciler) readServers(ctx context.Context, report *Report, all bool, 
 			r.serverDiffers(key, outside)
 		}
 		if all || doubted || !known {
-			r.readReals(ctx, report, key, outside)
+			unread = append(unread, key)
 		}
+	}
+	slices.SortFunc(unread, ipvsutil.Key.Compare)
+	for _, key := range unread {
+		outside, doubted := named[key]
+		r.readReals(ctx, report, key, outside || !doubted)
 	}
 	for key := range r.seen.servers {
 		if _, there := found[key]; !there {

@@ -30,6 +30,10 @@ type refresh struct {
 	listAt     time.Time
 	spreadAt   time.Time
 	rulesAt    time.Time
+	// counted is the number of virtual servers of IPv4 when they were listed last, below
+	// zero when it may be another by now; at allAt they are listed whatever their number.
+	counted int
+	allAt   time.Time
 	// servers and sets are those not yet read in this period.
 	servers []ipvsutil.Key
 	sets    []string
@@ -47,6 +51,7 @@ func newRefresh(config Config) refresh {
 	}
 	return refresh{
 		sync: period(config.SyncPeriod, defaultSync), full: period(config.RefreshPeriod, defaultRefresh),
+		counted: -1,
 	}
 }
 
@@ -91,7 +96,7 @@ func (r *Reconciler) look(ctx context.Context, report *Report, busy bool) {
 		f.listAt = now.Add(f.sync)
 		r.readSets(ctx, report, false, nil)
 		r.readAddresses(ctx, report, true)
-		r.readServers(ctx, report, false, nil)
+		r.lookAtServers(ctx, report, now)
 	}
 	if late(f.spreadAt, patience) {
 		r.readSome(ctx, report, now)
@@ -111,6 +116,34 @@ func (r *Reconciler) glance(ctx context.Context, report *Report, now time.Time) 
 			r.refresh.listAt = now
 		}
 		return
+	}
+}
+
+// Counter is an IPVS door that can tell, without listing them, how many virtual servers
+// of IPv4 the kernel has, ours and others'.
+type Counter interface {
+	CountIPv4(ctx context.Context) (int, error)
+}
+
+// lookAtServers lists the virtual servers. Where there are none of IPv6 and as many of
+// IPv4 as last time, nobody has flushed or deleted them, and the list is made once in a
+// refresh period: it tells who changed one, or made another in the place of one of ours.
+func (r *Reconciler) lookAtServers(ctx context.Context, report *Report, now time.Time) {
+	f := &r.refresh
+	count := -1
+	if c, can := r.doors.IPVS.(Counter); can && r.desired.Counts().VirtualServers[1] == 0 {
+		n, err := c.CountIPv4(ctx)
+		report.count("virtual_server", "list", err)
+		if err == nil {
+			count = n
+		}
+	}
+	if count >= 0 && count == f.counted && now.Before(f.allAt) {
+		return
+	}
+	f.counted = -1
+	if r.readServers(ctx, report, false, nil) {
+		f.counted, f.allAt = count, now.Add(f.full)
 	}
 }
 
