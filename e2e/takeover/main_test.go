@@ -17,7 +17,7 @@ import (
 
 // limits of the emulated machine.
 const (
-	calm = 3 * time.Second // of load before and after a change
+	calm = 2 * time.Second // of load before and after a change
 	// worst is how long requests may fail: one second on metal.
 	worst = 5 * time.Second
 )

@@ -9,8 +9,12 @@ import (
 	"kube-ipvs-proxy/e2e/testbed"
 )
 
-// restarts is how often TestCaseH7RestartUnderLoad restarts the proxy.
-const restarts = 20
+// restarts is how often TestCaseH7RestartUnderLoad restarts the proxy. Each fifth may
+// settle; the others are killed at some moment of their start.
+const (
+	restarts = 20
+	settled  = 5
+)
 
 // TestCaseH7RestartUnderLoad: a proxy that is restarted again and again cuts nothing
 // (kubernetes/kubernetes#75360).
@@ -24,10 +28,14 @@ func TestCaseH7RestartUnderLoad(t *testing.T) {
 	s.settle()
 	load := s.load(few(loops(lab)))
 	began := time.Now()
-	for range restarts {
+	for i := range restarts {
 		s.do(lab.Proxy(node).Kill(t.Context()))
 		s.do(lab.Proxy(node).Start())
-		s.settle()
+		if i%settled == settled-1 {
+			s.settle()
+		} else {
+			time.Sleep(time.Duration(i) * 100 * time.Millisecond)
+		}
 	}
 	load.Stop()
 	s.unharmed(load, began, time.Now(), "20 restarts", Kinds()...)
