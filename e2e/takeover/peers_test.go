@@ -125,6 +125,9 @@ func (h *handover) back() {
 	load.Stop()
 	h.Logf("settled after %v", took)
 	h.unharmed(load, began, time.Now(), "back to "+h.mode)
+	if h.mode != "nftables" { // which flushes IPVS by itself
+		h.strangersLive("back to " + h.mode)
+	}
 	for _, list := range []string{"iptables-save", "ip6tables-save", "ipset list -n", "ip rule", "ip -6 rule"} {
 		if out := h.tool(list); strings.Contains(out, "KIPVS-") || strings.Contains(out, "18768") {
 			h.Errorf("back to %s: %s still has something of ours:\n%s", h.mode, list, out)
