@@ -23,7 +23,7 @@ var kinds = []struct {
 	test   func(t *testing.T, words []string)
 }{
 	{"make ", makeTarget},
-	{"go run ", goPackage}, {"go test ", goPackage},
+	{"go run ", goPackage}, {"go test ", goPackage}, {"go build ", goPackage},
 	{"docker build ", dockerfile}, {"cd deploy/benchmark && kustomize ", nothing}, {"kubectl apply -k .", nothing}, // see cmd/kube-ipvs-bench
 	{"kubectl apply -k ", kustomization}, {"kubectl delete -k ", kustomization}, {"cd deploy/base && kustomize ", nothing},
 	{"kubectl -n kube-system patch ", patchFile},
