@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
+	"time"
 
 	"kube-ipvs-proxy/cmd/kube-ipvs-bench/report"
 	"kube-ipvs-proxy/cmd/kube-ipvs-bench/sight"
@@ -121,15 +123,26 @@ func (o *options) fetch(ctx context.Context, dir string) (programs, error) {
 			return p, err
 		}
 		p.paths[s.program] = to
-		for _, ask := range []string{"--version", "version"} {
-			if out, err := exec.CommandContext(ctx, to, ask).Output(); err == nil {
-				line, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
-				p.versions[s.program] = line
-				break
-			}
-		}
+		p.versions[s.program] = version(ctx, to)
 	}
 	return p, nil
+}
+
+// version is what a program says of itself, empty when it says nothing in time.
+func version(ctx context.Context, program string) string {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	for _, ask := range []string{"--version", "version"} {
+		cmd := exec.CommandContext(ctx, program, ask)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) } // with its children
+		cmd.WaitDelay = time.Second
+		if out, err := cmd.Output(); err == nil {
+			line, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+			return line
+		}
+	}
+	return ""
 }
 
 // locate finds a program: where it was said to be, beside this one, or in PATH.

@@ -185,6 +185,9 @@ func (t *trial) programmed(ctx context.Context) (time.Time, error) {
 			}
 		}
 		how = what
+		if err := t.process.Ended(); err != nil {
+			return now, fmt.Errorf("never ready: the kernel has: %s; %w", how, err)
+		}
 		if err := t.pause(ctx, t.process.Started); err != nil {
 			return now, fmt.Errorf("never ready: %w; the kernel has: %s; asked for and not served: %q; its last words:\n%s",
 				err, how, t.source.refused(), t.process.Said())
