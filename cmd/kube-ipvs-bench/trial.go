@@ -150,9 +150,11 @@ func (t *trial) start(ctx context.Context) error {
 	}
 	cpu, err := t.process.CPU()
 	t.noteTime(report.StartCPU, cpu)
-	rss, err2 := t.process.RSS()
+	kernel, err2 := t.process.KernelCPU()
+	t.noteTime(report.StartKernelCPU, kernel)
+	rss, err3 := t.process.RSS()
 	t.note(report.RSS, float64(rss))
-	if err := errors.Join(err, err2); err != nil {
+	if err := errors.Join(err, err2, err3); err != nil {
 		return err
 	}
 	if t.subject.name == report.Ours && slices.Contains(t.subjects, report.Floor) {

@@ -37,6 +37,7 @@ const (
 	RemoveKernel, RemoveCPU                              = "remove_kernel", "remove_cpu"
 	StreamKernel, StreamPacket, StreamCPU                = "stream_kernel", "stream_packet", "stream_cpu"
 	ConnectFirst, ConnectMiddle, ConnectLast             = "connect_first", "connect_middle", "connect_last"
+	StartKernelCPU                                       = "start_cpu_kernel"
 	IdleCPU, IdleRun, RSS                                = "idle_cpu", "idle_processes", "rss"
 )
 
@@ -46,6 +47,7 @@ var Metrics = []Metric{
 	{StartRight, "process start to all programmed", "s", 1},
 	{FirstPacket, "process start to the first Service's first packet", "s", 1},
 	{StartCPU, "CPU until it rests", "s", 1},
+	{StartKernelCPU, "of that the kernel's", "s", 1},
 	{RSS, "memory at rest (RSS)", "MiB", 1.0 / (1 << 20)},
 	{ReplaceKernel, "one endpoint replaced: kernel", "ms", 1e3},
 	{ReplacePacket, "one endpoint replaced: first packet", "ms", 1e3},

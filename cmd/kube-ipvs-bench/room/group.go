@@ -83,19 +83,31 @@ type group struct {
 	fd   *os.File
 }
 
-// cpu is the time that all its processes have used, ended ones too.
-func (g *group) cpu() (time.Duration, error) {
+// cpu is the time that all its processes have used, ended ones too, and what of it was
+// the kernel's, working for them.
+func (g *group) cpu() (all, kernel time.Duration, err error) {
 	text, err := os.ReadFile(filepath.Join(g.path, "cpu.stat"))
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
+	found := 0
 	for line := range strings.Lines(string(text)) {
-		if value, ok := strings.CutPrefix(strings.TrimSpace(line), "usage_usec "); ok {
-			n, err := strconv.ParseInt(value, 10, 64)
-			return time.Duration(n) * time.Microsecond, err
+		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		into := map[string]*time.Duration{"usage_usec": &all, "system_usec": &kernel}[name]
+		if into == nil {
+			continue
 		}
+		n, err := strconv.ParseInt(value, 10, 64)
+		if err != nil {
+			return 0, 0, fmt.Errorf("%s: cpu.stat: %w", g.path, err)
+		}
+		*into = time.Duration(n) * time.Microsecond
+		found++
 	}
-	return 0, fmt.Errorf("%s: no usage_usec in cpu.stat", g.path)
+	if found != 2 {
+		return 0, 0, fmt.Errorf("%s: cpu.stat lacks usage_usec or system_usec", g.path)
+	}
+	return all, kernel, nil
 }
 
 // close kills all its processes, waits for their end, and removes it.

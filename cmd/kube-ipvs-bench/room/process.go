@@ -65,7 +65,16 @@ func ending(err error) error {
 }
 
 // CPU is the time that it and its children have used.
-func (p *Process) CPU() (time.Duration, error) { return p.room.group.cpu() }
+func (p *Process) CPU() (time.Duration, error) {
+	all, _, err := p.room.group.cpu()
+	return all, err
+}
+
+// KernelCPU is the part of CPU that the kernel used for them.
+func (p *Process) KernelCPU() (time.Duration, error) {
+	_, kernel, err := p.room.group.cpu()
+	return kernel, err
+}
 
 // RSS is its resident memory now, in bytes.
 func (p *Process) RSS() (int64, error) {
