@@ -91,9 +91,9 @@ func (t *trial) replace(ctx context.Context) error {
 			return err
 		}
 	}
-	for i := range t.repeats {
+	for i := range t.repeats + 1 {
 		stop := func() (int, bool) { return 0, false }
-		if i == 0 {
+		if i == 0 { // whoever counts, disturbs: this one is not timed
 			stop = t.process.Children()
 		}
 		now, _ := t.world.Replace(t.world.Probe)
@@ -110,8 +110,10 @@ func (t *trial) replace(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if counted { // whoever counts, disturbs: this one is not timed
-			t.note(report.ReplaceRun, float64(n))
+		if i == 0 {
+			if counted {
+				t.note(report.ReplaceRun, float64(n))
+			}
 			continue
 		}
 		t.noteTime(report.ReplacePacket, at.Sub(began))

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"kube-ipvs-proxy/cmd/kube-ipvs-bench/report"
@@ -31,13 +32,16 @@ func (t *trial) changes(ctx context.Context) error {
 	}
 	var waiting []pending
 	answers, asked := make(chan error, 1), false
+	asking, cancel := context.WithCancel(ctx)
+	var asker sync.WaitGroup
+	defer func() { cancel(); asker.Wait() }()
 	begin := time.Now()
 	for sent := 0; sent < total || len(waiting) > 0 || asked; {
 		now := time.Now()
 		if sent < total && now.Sub(begin) >= time.Duration(sent)*every {
 			if sent%20 == 10 && !asked {
 				asked = true
-				t.askProbe(ctx, answers)
+				t.askProbe(asking, &asker, answers)
 			} else {
 				at := t.picked(sent)
 				s, _ := t.world.Replace(at)
@@ -98,20 +102,20 @@ func nextLook(waiting []pending, next time.Time) time.Duration {
 }
 
 // askProbe changes the probe and asks it until its new endpoint answers.
-func (t *trial) askProbe(ctx context.Context, answers chan<- error) {
+func (t *trial) askProbe(ctx context.Context, asker *sync.WaitGroup, answers chan<- error) {
 	s, _ := t.world.Replace(t.world.Probe)
 	began := time.Now()
 	if err := t.source.putEndpoints(ctx, s); err != nil {
 		answers <- err
 		return
 	}
-	go func() {
+	asker.Go(func() {
 		at, err := t.room.Client.Until(ctx, s.Frontend(), s.Endpoints[0])
 		if err == nil {
 			t.noteTime(report.StreamPacket, at.Sub(began))
 		}
 		answers <- err
-	}()
+	})
 }
 
 // rest measures what the proxy does when nothing changes.

@@ -126,13 +126,16 @@ func (t *trial) start(ctx context.Context) error {
 	if t.process, err = t.room.Start(filepath.Join(t.dir, t.subject.program), args...); err != nil {
 		return err
 	}
+	asking, cancel := context.WithCancel(ctx)
 	packet := make(chan error, 1)
 	var first time.Time
-	go func() {
+	var asker sync.WaitGroup
+	asker.Go(func() {
 		var err error
-		first, err = t.room.Client.Until(ctx, t.world.Services[0].Frontend(), noAddr)
+		first, err = t.room.Client.Until(asking, t.world.Services[0].Frontend(), noAddr)
 		packet <- err
-	}()
+	})
+	defer func() { cancel(); asker.Wait() }()
 	right, err := t.programmed(ctx)
 	if err != nil {
 		return err
