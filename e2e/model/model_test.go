@@ -357,16 +357,14 @@ func (l *life) fresh() (text string, err error) {
 
 // calls are what the untouched Services are asked.
 func (l *life) calls() map[string]probe.Call {
-	at := func(a string, port int32) netip.AddrPort {
-		return netip.AddrPortFrom(netip.MustParseAddr(a), uint16(port))
-	}
+	at := func(a string) netip.AddrPort { return netip.AddrPortFrom(netip.MustParseAddr(a), 80) }
 	one, two := l.stable[0], l.stable[1]
 	return map[string]probe.Call{
-		testbed.PodC1:  {Protocol: probe.TCP, To: at(one.ClusterIP(testbed.IPv4), 80)},
-		testbed.PodL2:  {Protocol: probe.UDP, To: at(two.ClusterIP(testbed.IPv6), 80)},
-		testbed.Client: {Protocol: probe.TCP, To: at(two.LoadBalancerIP(testbed.IPv4), 80)},
+		testbed.PodC1:  {Protocol: probe.TCP, To: at(one.ClusterIP(testbed.IPv4))},
+		testbed.PodL2:  {Protocol: probe.UDP, To: at(two.ClusterIP(testbed.IPv6))},
+		testbed.Client: {Protocol: probe.TCP, To: at(two.LoadBalancerIP(testbed.IPv4))},
 		testbed.PodC2:  {Protocol: probe.TCP, To: netip.AddrPortFrom(l.node.Addr(testbed.IPv6), uint16(one.NodePort(80)))},
-		testbed.Node1:  {Protocol: probe.TCP, To: at(two.ExternalIP(testbed.IPv6, 0), 80)},
+		testbed.Node1:  {Protocol: probe.TCP, To: at(two.ExternalIP(testbed.IPv6, 0))},
 	}
 }
 

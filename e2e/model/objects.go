@@ -108,7 +108,7 @@ func (s *Service) Change(random *rand.Rand) string {
 		return fmt.Sprintf("%d ports", s.Ports)
 	case 2:
 		s.Families = [][]testbed.Family{testbed.Families(), {testbed.IPv4}, {testbed.IPv6}}[random.IntN(3)]
-		return fmt.Sprint("families ", s.Families)
+		return fmt.Sprintf("families %v", s.Families)
 	case 3:
 		s.ExternalLocal = flip()
 		return fmt.Sprint("externalTrafficPolicy Local: ", s.ExternalLocal)

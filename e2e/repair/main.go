@@ -164,7 +164,7 @@ func (s *scene) measure(ctx context.Context, d damage, limit time.Duration) erro
 			break
 		}
 		if time.Since(began) > limit {
-			return fmt.Errorf("not as before within %v: %v\n%s", limit, err, model.Difference(s.whole, state))
+			return errors.Join(err, fmt.Errorf("not as before within %v:\n%s", limit, model.Difference(s.whole, state)))
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
