@@ -20,6 +20,8 @@ const (
 	calm = 2 * time.Second // of load before and after a change
 	// worst is how long requests may fail: one second on metal.
 	worst = 5 * time.Second
+	// stray is how many datagrams a busy emulated machine loses now and then.
+	stray = 2
 )
 
 // stage is a lab with the Services and answering pods, and the program.
@@ -109,7 +111,7 @@ func (s *stage) unharmed(l *Load, since, until time.Time, what string, never ...
 				limit = 0
 			}
 		}
-		if t.Requests == 0 || t.Failed > 0 && (limit == 0 || t.Span > limit && t.Kind != Streams) {
+		if t.Requests == 0 || t.Failed > 0 && (limit == 0 || t.Failed > stray && t.Span > limit && t.Kind != Streams) {
 			s.Errorf("%s, %s: %d of %d requests failed, over %v", what, t.Kind, t.Failed, t.Requests, t.Span)
 		}
 	}

@@ -38,5 +38,5 @@ func TestCaseH7RestartUnderLoad(t *testing.T) {
 		}
 	}
 	load.Stop()
-	s.unharmed(load, began, time.Now(), "20 restarts", Kinds()...)
+	s.unharmed(load, began, time.Now(), "20 restarts", Connects, Streams)
 }
