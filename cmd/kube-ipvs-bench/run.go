@@ -75,9 +75,14 @@ func (o *options) run(ctx context.Context, progress io.Writer) (r *report.Report
 	return r, err
 }
 
+// hostPatience is how long the machine may take until it rests from the last subject; a
+// host with other work never rests.
+const hostPatience = 30 * time.Second
+
 // one measures one subject and adds its run to the report; what fails is in there.
 func (b *bench) one(ctx context.Context, r *report.Report, run report.Run) {
 	s, _ := find(run.Subject)
+	room.HostRests(ctx, hostPatience)
 	run.Failure = "it was not finished"
 	at := len(r.Runs)
 	r.Runs = append(r.Runs, run)
