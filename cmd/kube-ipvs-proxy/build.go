@@ -128,7 +128,7 @@ func planConfig(options config.Options, nodePorts host.NodePortSelectors, hasSch
 		HasScheduler: hasScheduler,
 		Scheduler:    options.Scheduler, BindExternal: options.BindExternal,
 		NoExternalIPs: options.NoExternalIPs, AllowExternal: options.AllowExternalCIDRs,
-		LoopbackNodePorts: nodePorts.Loopback(),
+		LoopbackNodePorts: nodePorts.Loopback(), NoIPv6: !hostHasIPv6(),
 	}
 }
 

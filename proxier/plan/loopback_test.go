@@ -39,3 +39,12 @@ func TestLoopbackNodePorts(t *testing.T) {
 		}
 	}
 }
+
+func TestNoIPv6(t *testing.T) {
+	w := parseWorld(t, "clusterIP 10.96.0.1 fd96::1\nport web TCP 80\nendpoint web TCP [fd44::1]:80 other ready")
+	w.config.NoIPv6 = true
+	claims, _ := plan.For(&w.service, w.endpoints, w.node, w.config)
+	if len(claims.Frontends) != 1 || claims.Frontends[0].Server.Key.IsIPv6() {
+		t.Errorf("frontends %v, want that of IPv4", claims.Frontends)
+	}
+}

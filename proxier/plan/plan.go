@@ -21,7 +21,7 @@ func For(service *Service, endpoints []Endpoint, node Node, config Config) (Clai
 	byPort := groupByPort(endpoints)
 	for _, ipv6 := range []bool{false, true} {
 		clusterIP, ok := clusterIPOf(service, ipv6)
-		if !ok {
+		if !ok || ipv6 && config.NoIPv6 {
 			continue
 		}
 		if reason := unfit(clusterIP); reason != "" {

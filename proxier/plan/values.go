@@ -126,6 +126,8 @@ type Config struct {
 	// which this node reaches the API server. Whoever may write Services could otherwise
 	// cut every node off. A ClusterIP is served even if it is one of them.
 	Reserved []netip.AddrPort
+	// NoIPv6: the host has no IPv6, so that only IPv4 is served.
+	NoIPv6 bool
 	// LoopbackNodePorts: NodePorts are wanted on loopback addresses, too.
 	LoopbackNodePorts bool
 }
