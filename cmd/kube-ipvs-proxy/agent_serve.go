@@ -33,7 +33,7 @@ type teller struct {
 // serve answers until the context ends. Another agent in this network namespace may
 // have the socket: that is said, and the agent works all the same.
 func (t *teller) serve(ctx context.Context, log *slog.Logger) {
-	listener, err := net.Listen("unix", agentSocket)
+	listener, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: agentSocket})
 	if err != nil {
 		log.Warn("the operator's commands cannot ask this agent", "err", err)
 		return
@@ -46,7 +46,7 @@ func (t *teller) serve(ctx context.Context, log *slog.Logger) {
 		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
-	if err := server.Serve(trusted{listener.(*net.UnixListener)}); !errors.Is(err, http.ErrServerClosed) {
+	if err := server.Serve(trusted{listener}); !errors.Is(err, http.ErrServerClosed) {
 		log.Warn("the operator's commands cannot ask this agent any more", "err", err)
 	}
 }

@@ -64,8 +64,8 @@ func (s *scene) settingFacts(ctx context.Context, f *explain.Facts) {
 	f.TooBig = counter("snmp", "Ip", "FragFails")
 	f.PodPath, f.FarPath = s.ways()
 	f.ARPIgnore = setting("net/ipv4/conf/all/arp_ignore")
-	f.NodePorts, _ = parseRange(strings.ReplaceAll(s.nodePortRange, "-", " "))
-	f.LocalPorts, _ = parseRange(setting("net/ipv4/ip_local_port_range"))
+	f.NodePorts = parseRange(strings.ReplaceAll(s.nodePortRange, "-", " "))
+	f.LocalPorts = parseRange(setting("net/ipv4/ip_local_port_range"))
 	if reserved, err := reserve.Read(host.ProcSys); err == nil {
 		f.Reserved = reserves(reserved, s.Desired.Members(), f.LocalPorts)
 	}
@@ -101,15 +101,18 @@ func number(key string) int {
 	return n
 }
 
-// parseRange reads two numbers.
-func parseRange(text string) (explain.Range, bool) {
+// parseRange reads two numbers; what is none gives no range.
+func parseRange(text string) explain.Range {
 	f := strings.Fields(text)
 	if len(f) != 2 {
-		return explain.Range{}, false
+		return explain.Range{}
 	}
 	from, errFrom := strconv.Atoi(f[0])
 	to, errTo := strconv.Atoi(f[1])
-	return explain.Range{From: from, To: to}, errFrom == nil && errTo == nil
+	if errFrom != nil || errTo != nil {
+		return explain.Range{}
+	}
+	return explain.Range{From: from, To: to}
 }
 
 // reserves tells whether all active NodePorts that are in the range of the node's own
