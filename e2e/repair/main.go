@@ -47,6 +47,7 @@ func run(ctx context.Context, refresh time.Duration, only string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, lab.Close()) }()
+	lab.SettleLimit = testbed.StartLimit
 	s := &scene{lab: lab, node: lab.Host(testbed.Node1), service: model.NewService(1)}
 	s.service.Kind, s.service.External = corev1.ServiceTypeLoadBalancer, 1
 	for _, pod := range model.Pods() {
