@@ -35,9 +35,8 @@ func (c counted) read() ([]*ipvs.Service, error) {
 // owned are those servers, each of a Service sN.
 func owned(numbers ...byte) map[ipvsutil.Key]ledger.Server {
 	servers := map[ipvsutil.Key]ledger.Server{}
-	list, _ := counted(nil).read()
 	for _, n := range numbers {
-		list, _ = counted{n: {}}.read()
+		list, _ := counted{n: {}}.read()
 		servers[keyOf(list[0])] = ledger.Server{Owner: plan.ServiceName{Namespace: "d", Name: fmt.Sprintf("s%d", n)}}
 	}
 	return servers
