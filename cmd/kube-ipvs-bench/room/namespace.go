@@ -19,10 +19,6 @@ type namespace struct {
 	nl   *netlink.Handle
 }
 
-// The process's first thread cannot end, so a namespace that lived on it would stay:
-// the main goroutine keeps that thread for itself.
-func init() { runtime.LockOSThread() }
-
 func newNamespace() (*namespace, error) {
 	n := &namespace{jobs: make(chan func())}
 	ready := make(chan error)
@@ -36,6 +32,15 @@ func newNamespace() (*namespace, error) {
 // live is the thread. It is never unlocked: its end ends the thread as well.
 func (n *namespace) live(ready chan<- error) {
 	runtime.LockOSThread()
+	if unix.Gettid() == unix.Getpid() {
+		// The process's first thread cannot end, and a namespace that lived on it would
+		// stay. As long as it is held here, another one is taken.
+		defer runtime.UnlockOSThread()
+		ended := make(chan struct{})
+		go func() { defer close(ended); n.live(ready) }()
+		<-ended
+		return
+	}
 	ready <- func() (err error) {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			return err
