@@ -18,6 +18,11 @@ var (
 	ownedAddresses = []string{"::ffff:10.0.0.1", "010.0.0.1", "172.30.0.2", "fd30::2", "172.30.0.3", "fd30::3", "172.30.0.5", "10.244.2.10", "fd44:0:0:2::10"}
 )
 
+// OwnAddress is the harm of a ClusterIP that is the address of the first node. That node
+// refuses it; the others bind it like any ClusterIP, and lose sight of that node: they
+// know no Node but their own, and an API server gives no such address.
+const OwnAddress = "the node's own address"
+
 func (h *Object) pick(list []string) string { return list[h.random.IntN(len(list))] }
 
 // harms are the ways to spoil an object.
@@ -50,7 +55,7 @@ var harms = []struct {
 		h.Service.Spec.ClusterIP, h.Service.Spec.ClusterIPs = a, []string{a}
 		h.Served, h.Named = false, true
 	}},
-	{"the node's own address", func(h *Object) {
+	{OwnAddress, func(h *Object) {
 		h.Service.Spec.ClusterIP, h.Service.Spec.ClusterIPs = "172.30.0.2", []string{"172.30.0.2", "fd30::2"}
 		h.Served, h.Named = false, true
 	}},
