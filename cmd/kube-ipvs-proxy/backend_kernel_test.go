@@ -30,11 +30,15 @@ func TestBackendOfTheKubelet(t *testing.T) {
 		_, err := execute(t, "--manifests", t.TempDir(), "--once", "--hostname-override", "n")
 		return err
 	}
-	t.Cleanup(func() {
-		_, _ = execute(t, "--cleanup", "--iptables-backend", "legacy")
-		_, _ = execute(t, "--cleanup", "--iptables-backend", "nft")
+	defer func() { // while the test's context lives
+		for _, backend := range []string{"legacy", "nft"} {
+			if out, err := execute(t, "--cleanup", "--iptables-backend", backend); err != nil {
+				t.Errorf("cleanup of %s: %v\n%s", backend, err, out)
+			}
+		}
 		tool("", "iptables-legacy", "-t", "mangle", "-X", "KUBE-KUBELET-CANARY")
-	})
+		tool("", "ipvsadm", "--set", "900", "120", "300") // the kernel's own, which cleanup cannot know
+	}()
 	tool(canary, "iptables-legacy-restore", "--noflush")
 	if err := run(); err != nil {
 		t.Fatal(err)
