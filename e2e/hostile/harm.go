@@ -128,7 +128,7 @@ var harms = []struct {
 		h.Named = true
 	}},
 	{"an address of a good Service", func(h *Object) {
-		h.Service.Spec.ExternalIPs = []string{"10.96.200.201", "fd96::c8:c9"} // see Wanted
+		h.Service.Spec.ExternalIPs = []string{"10.96.200.201", "fd96::8:c9"} // see Wanted
 		h.Named = true
 	}},
 }

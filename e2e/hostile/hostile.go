@@ -68,7 +68,7 @@ func newObject(random *rand.Rand, number int, good Endpoint) *Object {
 
 // ClusterIP is its address.
 func (h *Object) ClusterIP(f testbed.Family) netip.Addr {
-	return pick(f, fmt.Sprintf("10.96.200.%d", h.number), fmt.Sprintf("fd96::c8:%x", h.number))
+	return pick(f, fmt.Sprintf("10.96.200.%d", h.number), fmt.Sprintf("fd96::8:%x", h.number))
 }
 
 // Objects are the Service and its slices.

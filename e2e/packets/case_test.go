@@ -136,6 +136,8 @@ func TestCaseL5NodeLocal(t *testing.T) {
 			}
 		})
 		s.serve(N, w.proto, v.cluster(w))
+		// The kernel makes the route of an IPv6 address in its own time.
+		w.eventually("the route", func() bool { return lab.Host(c1).Probe.Do(w.call(v.cluster(w))).Who == N })
 		w.from(c1).to(v.cluster(w)).reach(N)
 		for chain, side := range map[string]string{"PREROUTING": "-d", "OUTPUT": "-s"} { // as node-local DNS has it
 			rule := []string{chain, side, a.String(), "-j", "NOTRACK"}

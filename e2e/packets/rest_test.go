@@ -110,7 +110,7 @@ func filler(n int) []runtime.Object {
 		v := service{number: 1, endpoints: ready(L1, L2, Rm, R3), ports: web[:1]}
 		o := v.object()
 		o.Name = fmt.Sprintf("filler%d", i)
-		for j, a := range []string{fmt.Sprintf("10.96.%d.%d", 100+i/250, 1+i%250), fmt.Sprintf("fd96::64:%x", i+1)} {
+		for j, a := range []string{fmt.Sprintf("10.96.%d.%d", 100+i/250, 1+i%250), fmt.Sprintf("fd96::4:%x", i+1)} {
 			o.Spec.ClusterIPs[j] = a
 		}
 		o.Spec.ClusterIP = o.Spec.ClusterIPs[0]

@@ -120,12 +120,30 @@ func (r *Reconciler) lingerChanges(ctx context.Context, report *Report, work *le
 		_, there := r.seen.servers[key]
 		_, lingers := r.lingers.servers[key]
 		switch {
-		case lingers && (claimed || !there || len(r.seen.reals[key]) == 0):
+		case lingers && (claimed || !there || len(r.seen.reals[key]) == 0 || r.addressLeft(key)):
 			r.endLinger(key, work)
-		case !lingers && !claimed && there && r.inUse(ctx, report, key):
+		case !lingers && !claimed && there && !r.addressLeft(key) && r.inUse(ctx, report, key):
 			r.linger(key, work)
 		}
 	}
+}
+
+// addressLeft tells that a server is a NodePort's at an address that the node has no more:
+// no packet comes to it, and once the address is out of its set nothing would say whose
+// the server is.
+func (r *Reconciler) addressLeft(key ipvsutil.Key) bool {
+	addr := key.Addr.Addr()
+	if key.Mark != 0 || has(r.seen.bound, addr) || has(r.seen.captured, addr) {
+		return false
+	}
+	node := ipsetutil.Member{Set: ipsetutil.NodeIP.Name(addr.Is6()), Entry: ipsetutil.Entry{Addr: addr}}
+	if _, ok := r.desired.Member(node); ok {
+		return false
+	}
+	isOurs := func(m ipsetutil.Member) bool { return isMember(&r.seen, m) }
+	external := slices.ContainsFunc(lingerKinds, func(k ipsetutil.Kind) bool { return isOurs(plan.MemberOf(k, key)) })
+	port := slices.ContainsFunc(nodePortKinds, func(k ipsetutil.Kind) bool { return isOurs(plan.MemberOf(k, key)) })
+	return port && !external
 }
 
 // inUse looks whether TCP connections go on through a server. When that cannot be

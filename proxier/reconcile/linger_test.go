@@ -8,6 +8,7 @@ import (
 
 	"kube-ipvs-proxy/ipsetutil"
 	"kube-ipvs-proxy/ipvsutil"
+	"kube-ipvs-proxy/proxier/ledger"
 	"kube-ipvs-proxy/proxier/plan"
 )
 
@@ -283,4 +284,32 @@ func TestSourceRangesComeBeforeTheFilter(t *testing.T) {
 			t.Errorf("got\n%s\nwant\n%s", got, want)
 		}
 	})
+}
+
+// A NodePort at an address that leaves the node goes with it, whether it had begun to
+// linger before or not: nobody would know later whose it is.
+func TestNodePortLeavesWithItsAddress(t *testing.T) {
+	for _, deleted := range []bool{false, true} {
+		bubble(t, func(w *world) {
+			s := newService(5).nodePort(30005)
+			s.Type = plan.NodePort
+			w.put(s.with(1, 2))
+			w.settle()
+			w.busy(key("192.0.2.11:30005", ipvsutil.TCP), pod1, 1)
+			if deleted {
+				w.remove(s)
+				if report := w.round(); report.Lingering != 1 {
+					t.Errorf("%+v", report)
+				}
+			}
+			w.node.Addrs, w.node.NodePortAddrs = w.node.Addrs[1:], w.node.NodePortAddrs[1:]
+			w.touched.Merge(w.ledger.Replace(ledger.Owner{}, plan.ForNode(w.node)))
+			if !deleted {
+				w.plan(s)
+			}
+			w.round()
+			w.wait(10 * time.Second)
+			w.equal()
+		})
+	}
 }
