@@ -116,7 +116,7 @@ func TestStatement80AddressesThatCannotBeRead(t *testing.T) {
 	s := begin(t)
 	s.flags("--nodeport-addresses", "primary")
 	v := s.service(service{endpoints: ready(L1), nodePort: true})
-	s.manyAddresses(600)
+	s.manyAddresses(1500)
 	s.storm()
 	s.logged("list the node's addresses")
 	for range 5 {
