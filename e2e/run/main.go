@@ -74,7 +74,7 @@ func parseOptions(args []string) (options, error) {
 	o := options{filter: regexp.MustCompile("")}
 	fs := flag.NewFlagSet("run", flag.ContinueOnError)
 	fs.BoolVar(&o.verbose, "v", false, "show the tests' output as it comes")
-	fs.DurationVar(&o.timeout, "timeout", 15*time.Minute, "limit for each package")
+	fs.DurationVar(&o.timeout, "timeout", 40*time.Minute, "limit for each package")
 	fs.StringVar(&o.machine, "machine", "auto", "auto, qemu or host (see e2e/vm)")
 	fs.BoolVar(&o.peers, "peers", false, "the tests that need kube-proxy and an API server, and only those")
 	fs.Func("run", "run the tests whose names match this regular expression", func(s string) (err error) {
