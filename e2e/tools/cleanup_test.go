@@ -50,6 +50,7 @@ func TestCleanupLeavesTheNodeAsItWas(t *testing.T) {
 	for _, line := range foreign {
 		tool(t, line)
 	}
+	command(t, "cleanup") // of what other tests left
 	before := state(t)
 	for _, args := range [][]string{nil, {"--cluster-ip-binding=route", "--external-address-mode=bind"}} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {

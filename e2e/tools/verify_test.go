@@ -27,14 +27,15 @@ func TestVerifyStartsTwoPrograms(t *testing.T) {
 	settle(t)
 	dir := t.TempDir()
 	log := filepath.Join(dir, "log")
-	for _, name := range []string{"iptables", "iptables-save", "iptables-restore", "ip6tables", "ip6tables-save", "ip6tables-restore", "modprobe", "ipset", "ipvsadm", "ip", "sysctl", "conntrack", "nft"} {
+	for _, name := range []string{"iptables", "iptables-save", "iptables-restore", "ip6tables", "ip6tables-save", "ip6tables-restore",
+		"iptables-nft", "iptables-nft-save", "ip6tables-nft", "ip6tables-nft-save", "iptables-legacy", "iptables-legacy-save", "ip6tables-legacy", "ip6tables-legacy-save", "modprobe", "ipset", "ipvsadm", "ip", "sysctl", "conntrack", "nft"} {
 		script := "#!/bin/sh\necho " + name + " >>" + log + "\nPATH=/usr/sbin:/sbin:/usr/bin:/bin exec " + name + " \"$@\"\n"
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(script), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
-	if a := command(t, "verify"); a.code != 0 {
+	if a := command(t, "verify", "--iptables-backend", "nft"); a.code != 0 { // auto has to look for it
 		t.Fatalf("%+v", a)
 	}
 	text, err := os.ReadFile(log)

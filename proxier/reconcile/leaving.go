@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"kube-ipvs-proxy/ipsetutil"
 	"kube-ipvs-proxy/proxier/ledger"
 )
 
@@ -21,7 +22,8 @@ func (l leaving) next(times *times) {
 	}
 }
 
-// lookAtLeaving has addresses looked at that are due.
+// lookAtLeaving has addresses looked at that are due, and with them the entries that
+// they keep.
 func (r *Reconciler) lookAtLeaving(work *ledger.Touched) {
 	now := time.Now()
 	for a, d := range r.leaving {
@@ -30,7 +32,10 @@ func (r *Reconciler) lookAtLeaving(work *ledger.Touched) {
 			delete(r.leaving, a)
 		case !now.Before(d.check):
 			work.Bound = set(work.Bound, a)
+		default:
+			continue
 		}
+		work.Members = set(work.Members, ipsetutil.Member{Set: ipsetutil.IPVSIPs.Name(a.Is6()), Entry: ipsetutil.Entry{Addr: a}})
 	}
 }
 

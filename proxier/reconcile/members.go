@@ -115,6 +115,9 @@ func (r *Reconciler) deleteLate(ctx context.Context, report *Report, touched map
 	}
 	bound := [2]string{ipsetutil.IPVSIPs.Name(false), ipsetutil.IPVSIPs.Name(true)}
 	r.deleteMembers(ctx, report, touched, func(m ipsetutil.Member) bool {
+		if _, leaving := r.leaving[m.Entry.Addr]; leaving && slices.Contains(bound[:], m.Set) {
+			return false // it goes when the address does
+		}
 		if stay.hasMember(m) || slices.Contains(bound[:], m.Set) && has(r.seen.bound, m.Entry.Addr) {
 			r.waiting.Members = set(r.waiting.Members, m)
 			return false

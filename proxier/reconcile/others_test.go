@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"kube-ipvs-proxy/ipsetutil"
 )
 
 // fakeOthers is another proxy's leftovers; what it is asked goes into the history.
@@ -139,9 +141,13 @@ func TestAddressThatProcessesTalkFrom(t *testing.T) {
 				s := newService(5).with(1, 2)
 				s.LoadBalancerIPs = addrs("203.0.113.9")
 				w.put(s)
-				if err := errors.Join(w.addresses.Ensure(t.Context()), errors.Join(w.addresses.Bind(t.Context(), s.LoadBalancerIPs)...)); err != nil {
+				w.settle()
+				if err := errors.Join(w.addresses.Bind(t.Context(), s.LoadBalancerIPs)...); err != nil {
 					t.Fatal(err)
 				}
+				w.strange(ipsetutil.Change{Member: ipsetutil.Member{
+					Set: ipsetutil.IPVSIPs.Name(false), Entry: ipsetutil.Entry{Addr: s.LoadBalancerIPs[0]},
+				}})
 				w.start()
 				w.addresses.Use(s.LoadBalancerIPs...)
 				began := time.Now()
