@@ -93,6 +93,8 @@ func (r RealServer) check(key Key, deleting bool) error {
 		return invalid("port is zero")
 	case r.Weight > MaxWeight:
 		return invalid("weight is above 65535")
+	case r.Drained != 0 && (r.Weight != 0 || r.Drained < leastDrained):
+		return invalid("a drain with a weight, or of long ago")
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 func key(addr string) Key { return Key{Addr: netip.MustParseAddrPort(addr), Protocol: TCP} }
@@ -20,6 +21,11 @@ func TestOpCheck(t *testing.T) {
 	}
 	real := func(addr string, weight uint32) RealServer {
 		return RealServer{Addr: netip.MustParseAddrPort(addr), Weight: weight}
+	}
+	drained := func(addr string, weight, since uint32) RealServer {
+		r := real(addr, weight)
+		r.Drained = since
+		return r
 	}
 	for name, c := range map[string]struct {
 		op   Op
@@ -43,6 +49,9 @@ func TestOpCheck(t *testing.T) {
 		"31 days":           {Op{Verb: CreateVirtualServer, Server: with(func(v *VirtualServer) { v.Persistence = MaxPersistence })}, ""},
 		"more than 31 days": {Op{Verb: CreateVirtualServer, Server: with(func(v *VirtualServer) { v.Persistence = MaxPersistence + 1 })}, "persistence"},
 		"real":              {Op{Verb: CreateRealServer, Server: four, Real: real("10.244.0.1:80", 65535)}, ""},
+		"drained":           {Op{Verb: UpdateRealServer, Server: four, Real: drained("10.244.0.1:80", 0, 1<<30)}, ""},
+		"drained, weight":   {Op{Verb: UpdateRealServer, Server: four, Real: drained("10.244.0.1:80", 1, 1<<30)}, "drain"},
+		"drained, 1970":     {Op{Verb: UpdateRealServer, Server: four, Real: drained("10.244.0.1:80", 0, 100)}, "drain"},
 		"heavy":             {Op{Verb: UpdateRealServer, Server: four, Real: real("10.244.0.1:80", 65536)}, "weight"},
 		"real port zero":    {Op{Verb: CreateRealServer, Server: four, Real: real("10.244.0.1:0", 1)}, "port"},
 		"other family":      {Op{Verb: CreateRealServer, Server: four, Real: real("[fd00::1]:80", 1)}, "family"},
@@ -92,5 +101,29 @@ func TestRefusal(t *testing.T) {
 	// An unknown scheduler must not be taken for a missing server.
 	if err := CreateVirtualServer.Refusal(syscall.ENOENT); errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%v is fs.ErrNotExist", err)
+	}
+}
+
+// The time of a drain is read back out of the threshold that it was written to; a
+// threshold of somebody else is none.
+func TestDrainedAndThresholds(t *testing.T) {
+	at := time.Date(2026, 11, 30, 6, 0, 0, 0, time.UTC)
+	for name, c := range map[string]struct {
+		weight, upper, lower uint32
+		want                 RealServer
+	}{
+		"none":              {1, 0, 0, RealServer{Weight: 1}},
+		"a drain":           {0, DrainedAt(at), 0, RealServer{Drained: uint32(at.Unix())}},
+		"a weight":          {1, DrainedAt(at), 0, RealServer{Weight: 1, Foreign: true}},
+		"a threshold":       {0, 1000, 0, RealServer{Foreign: true}},
+		"a lower threshold": {0, DrainedAt(at), 10, RealServer{Foreign: true}},
+	} {
+		got := RealServer{Weight: c.weight}
+		if got.Thresholds(c.upper, c.lower); got != c.want {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
+	}
+	if DrainedAt(time.Unix(100, 0)) != 0 || DrainedAt(at.AddDate(100, 0, 0)) != 0 {
+		t.Error("a time that cannot be told is told")
 	}
 }

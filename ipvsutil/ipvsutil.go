@@ -9,6 +9,7 @@ package ipvsutil
 import (
 	"fmt"
 	"net/netip"
+	"time"
 )
 
 // Protocol is an IANA protocol number. Zero stands for "no protocol", which only
@@ -135,10 +136,39 @@ func (v VirtualServer) String() string {
 type RealServer struct {
 	Addr   netip.AddrPort
 	Weight uint32
+	// Drained is when one of weight zero began to drain, in Unix seconds; zero where
+	// nobody wrote that down. See Thresholds.
+	Drained uint32
 	// Foreign is seen on observed servers only: somebody gave it what this project
 	// never does (another forwarding method, connection thresholds). An update
 	// removes that; Do ignores the field.
 	Foreign bool
+}
+
+// leastDrained is of 1987, and more connections than any kernel can hold.
+const leastDrained = 1 << 29
+
+// DrainedAt is the value of Drained for a time; zero, which is none, for one that a clock
+// shows that was never set.
+func DrainedAt(t time.Time) uint32 {
+	if s := t.Unix(); s >= leastDrained && s < 1<<32 {
+		return uint32(s)
+	}
+	return 0
+}
+
+// Thresholds reads the connection thresholds of an observed real server into it. The
+// upper one is no threshold but Drained, where it is beyond all numbers of connections
+// and no new one comes in any case: so the kernel keeps the begin of a drain exactly as
+// long as the drain.
+func (r *RealServer) Thresholds(upper, lower uint32) {
+	switch {
+	case upper == 0 && lower == 0:
+	case lower == 0 && upper >= leastDrained && r.Weight == 0:
+		r.Drained = upper
+	default:
+		r.Foreign = true
+	}
 }
 
 // String returns "10.244.1.2:8080 w1".

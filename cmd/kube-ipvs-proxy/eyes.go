@@ -168,13 +168,15 @@ func (s seen) server() explain.Server {
 	}
 	server := explain.Server{VirtualServer: v}
 	for _, d := range s.reals {
-		server.RealServers = append(server.RealServers, ipvsutil.RealServerState{
+		state := ipvsutil.RealServerState{
 			RealServer: ipvsutil.RealServer{
 				Addr: netip.AddrPortFrom(addrOf(d.Address, key.IsIPv6()), d.Port), Weight: uint32(d.Weight),
-				Foreign: d.ConnectionFlags&ipvs.ConnFwdMask != ipvs.ConnFwdMasq || d.UpperThreshold != 0 || d.LowerThreshold != 0,
+				Foreign: d.ConnectionFlags&ipvs.ConnFwdMask != ipvs.ConnFwdMasq,
 			},
 			Connections: ipvsutil.Connections{Active: uint32(d.ActiveConnections), Inactive: uint32(d.InactiveConnections)},
-		})
+		}
+		state.Thresholds(d.UpperThreshold, d.LowerThreshold)
+		server.RealServers = append(server.RealServers, state)
 	}
 	return server
 }

@@ -26,6 +26,7 @@ const headroom = 32 << 20
 type thrift struct {
 	headroom []byte
 	once     sync.Once
+	followed func() // after each time that the limit follows the heap; nil: nothing
 }
 
 // saveMemory begins with that. An operator who sets GOGC or GOMEMLIMIT has chosen for
@@ -54,7 +55,12 @@ func (t *thrift) started() {
 			debug.FreeOSMemory()
 			setLimit()
 			debug.SetGCPercent(-1)
-			afterCollection(setLimit)
+			afterCollection(func() {
+				setLimit()
+				if t.followed != nil {
+					t.followed()
+				}
+			})
 		}()
 	})
 }

@@ -157,13 +157,17 @@ func TestIPVSAdmFormat(t *testing.T) {
 
 func TestServerInOurWords(t *testing.T) {
 	s := seen{service("10.96.0.3:443", ipvsutil.TCP, func(s *ipvs.Service) { s.Flags, s.Timeout = s.Flags|bitPersistent|0x8, 300 }), []*ipvs.Destination{
-		destination("10.2.2.4:53", 3, 0), destination("10.2.2.5:53", 1, ipvs.ConnFwdTunnel)}}
+		destination("10.2.2.4:53", 3, 0), destination("10.2.2.5:53", 1, ipvs.ConnFwdTunnel), destination("10.2.2.6:53", 0, 0)}}
+	s.reals[2].UpperThreshold = 1796025600 // when it began to drain
 	got := s.server()
 	want := ipvsutil.VirtualServer{
 		Key: ipvsutil.Key{Addr: netip.MustParseAddrPort("10.96.0.3:443"), Protocol: ipvsutil.TCP}, Scheduler: "rr", Flags: 0x8, Persistence: 300,
 	}
 	if got.VirtualServer != want {
 		t.Errorf("got %+v, want %+v", got.VirtualServer, want)
+	}
+	if drained := got.RealServers[2].RealServer; drained.Foreign || drained.Drained != 1796025600 {
+		t.Errorf("got %+v", drained)
 	}
 	if got.RealServers[0].Foreign || !got.RealServers[1].Foreign || got.RealServers[0].Weight != 3 {
 		t.Errorf("got %+v", got.RealServers)

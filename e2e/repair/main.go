@@ -10,9 +10,9 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -70,6 +70,9 @@ func run(ctx context.Context, refresh time.Duration, only string) (err error) {
 	if s.whole, err = s.state(ctx); err != nil {
 		return err
 	}
+	if failed := s.ask(); failed != "" {
+		return fmt.Errorf("before any damage: %s", failed)
+	}
 	fmt.Printf("refresh period %v\n\n| damage | found by | first good request | all as before |\n|---|---|---|---|\n", refresh)
 	for _, d := range damages() {
 		if strings.Contains(d.name, only) {
@@ -109,10 +112,11 @@ func (s *scene) state(ctx context.Context) (string, error) {
 // settings are those that a damage sets back.
 var settings = []string{"net/ipv4/vs/conntrack", "net/ipv4/ip_forward", "net/ipv4/vs/expire_quiescent_template"}
 
-// good asks all kinds of frontends in both families at once, each twice so that both
-// endpoints are asked, and tells whether all answer.
-func (s *scene) good() bool {
-	var failed atomic.Bool
+// ask asks all kinds of frontends in both families at once, each twice so that both
+// endpoints are asked, and returns what failed: nothing if all is good.
+func (s *scene) ask() string {
+	var mu sync.Mutex
+	var failed []string
 	var calls sync.WaitGroup
 	for _, f := range testbed.Families() {
 		at := func(text string) netip.AddrPort { return netip.AddrPortFrom(netip.MustParseAddr(text), 80) }
@@ -123,14 +127,16 @@ func (s *scene) good() bool {
 			{testbed.PodC1, at(s.service.ClusterIP(f))},
 			{testbed.Node1, at(s.service.ClusterIP(f))},
 			{testbed.Client, at(s.service.LoadBalancerIP(f))},
-			{testbed.PodC2, at(s.service.ExternalIP(f, 0))},
-			{testbed.Client, netip.AddrPortFrom(s.node.Addr(f), uint16(s.service.NodePort(80)))},
+			{testbed.PodC1, at(s.service.ExternalIP(f, 0))},
+			{testbed.PodC2, netip.AddrPortFrom(s.node.Addr(f), uint16(s.service.NodePort(80)))},
 		} {
 			calls.Go(func() {
 				call := probe.Call{Protocol: probe.TCP, To: c.to, Timeout: 2 * time.Second}
 				for range 2 {
-					if s.lab.Host(c.from).Probe.Do(call).Outcome != probe.OK {
-						failed.Store(true)
+					if r := s.lab.Host(c.from).Probe.Do(call); r.Outcome != probe.OK {
+						mu.Lock()
+						failed = append(failed, fmt.Sprintf("%s to %v: %v", c.from, c.to, r))
+						mu.Unlock()
 						return
 					}
 				}
@@ -138,7 +144,8 @@ func (s *scene) good() bool {
 		}
 	}
 	calls.Wait()
-	return !failed.Load()
+	slices.Sort(failed)
+	return strings.Join(failed, "; ")
 }
 
 // measure does one damage and prints its line.
@@ -149,14 +156,14 @@ func (s *scene) measure(ctx context.Context, d damage, limit time.Duration) erro
 		}
 	}
 	began := time.Now()
-	hurt := !s.good()
-	for hurt && !s.good() {
+	first := s.ask()
+	for failed := first; failed != ""; failed = s.ask() {
 		if time.Since(began) > limit {
-			return fmt.Errorf("no good request within %v", limit)
+			return fmt.Errorf("within %v: %s", limit, failed)
 		}
 	}
 	answered := "none failed"
-	if hurt {
+	if first != "" {
 		answered = round(time.Since(began))
 	}
 	for {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"kube-ipvs-proxy/ipvsutil"
 )
@@ -36,6 +37,7 @@ func RunIPVS(t *testing.T, open func(t *testing.T) IPVS) {
 		"has scheduler":         testHasScheduler,
 		"timeouts":              testTimeouts,
 		"foreign is not wanted": testForeignIgnored,
+		"drained is kept":       testDrainedKept,
 		"several goroutines":    testGoroutines,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, open(t)) })
@@ -225,6 +227,23 @@ func testForeignIgnored(t *testing.T, door IPVS) {
 	v.Foreign, r.Foreign = false, false
 	if got, want := dumpIPVS(t, door), v.String()+"\nrs "+v.Key.String()+" "+r.String()+"\n"; got != want {
 		t.Errorf("there is\n%s, want\n%s", got, want)
+	}
+}
+
+// The begin of a drain is read as it was written, and goes with the weight.
+func testDrainedKept(t *testing.T, door IPVS) {
+	v, r := numbered(1), numberedReal(1)
+	drained := ipvsutil.RealServer{Addr: r.Addr, Drained: ipvsutil.DrainedAt(time.Date(2026, 11, 30, 6, 0, 0, 0, time.UTC))}
+	if errs := door.Do(t.Context(), []ipvsutil.Op{createServer(v), createReal(v, r)}); errs != nil {
+		t.Fatal(errs)
+	}
+	for _, want := range []ipvsutil.RealServer{drained, r, {Addr: r.Addr}, drained} {
+		if errs := door.Do(t.Context(), []ipvsutil.Op{updateReal(v, want)}); errs != nil {
+			t.Fatal(errs)
+		}
+		if got, err := door.RealServers(t.Context(), v.Key); err != nil || len(got) != 1 || got[0].RealServer != want {
+			t.Errorf("%+v, error %v; want %+v", got, err, want)
+		}
 	}
 }
 

@@ -151,7 +151,8 @@ func decodeRealServer(body []byte, key ipvsutil.Key) (ipvsutil.RealServerState, 
 			return state, err
 		}
 	}
-	state.Foreign = forwarding&forwardingMask != forwardingMasquerade || upper != 0 || lower != 0
+	state.Foreign = forwarding&forwardingMask != forwardingMasquerade
+	state.Thresholds(upper, lower)
 	ip, err := address(af, addr)
 	state.Addr = netip.AddrPortFrom(ip, port)
 	return state, err

@@ -84,7 +84,7 @@ func appendRealServer(a *netlink.Attributes, command uint8, key ipvsutil.Key, r 
 	appendRealKey(a, r.Addr)
 	a.U32(destForwarding, forwardingMasquerade)
 	a.U32(destWeight, r.Weight)
-	a.U32(destUpper, 0)
+	a.U32(destUpper, r.Drained)
 	a.U32(destLower, 0)
 	a.End(mark)
 }

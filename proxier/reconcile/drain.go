@@ -16,6 +16,8 @@ type drain struct {
 	since time.Time
 	// check is when its connections are looked at next.
 	check time.Time
+	// kept: the kernel has since, so that it outlives this process.
+	kept bool
 }
 
 // longestCheck is the longest time between two looks at a drain.
@@ -26,15 +28,29 @@ const longestCheck = 30 * time.Second
 type drains map[ipvsutil.Key]map[netip.AddrPort]drain
 
 // add begins a drain, unless it is one.
-func (d drains) add(key ipvsutil.Key, addr netip.AddrPort, check time.Duration) {
-	if _, ok := d[key][addr]; ok {
-		return
+func (d drains) add(key ipvsutil.Key, addr netip.AddrPort, check time.Duration) drain {
+	if e, ok := d[key][addr]; ok {
+		return e
 	}
 	if d[key] == nil {
 		d[key] = map[netip.AddrPort]drain{}
 	}
 	now := time.Now()
-	d[key][addr] = drain{since: now, check: now.Add(check)}
+	e := drain{since: now, check: now.Add(check)}
+	d[key][addr] = e
+	return e
+}
+
+// keep notes that the kernel has the begin of a drain, which may be one that another
+// process began.
+func (d drains) keep(key ipvsutil.Key, addr netip.AddrPort, began uint32, check time.Duration) {
+	_, ours := d[key][addr]
+	e := d.add(key, addr, check)
+	if since := time.Unix(int64(began), 0); !ours && since.Before(e.since) {
+		e.since = since
+	}
+	e.kept = true
+	d[key][addr] = e
 }
 
 func (d drains) remove(key ipvsutil.Key, addr netip.AddrPort) {

@@ -159,6 +159,84 @@ func TestDrainTimeoutMayChange(t *testing.T) {
 	})
 }
 
+// However often the agent starts anew meanwhile, a drain ends when it would have ended:
+// that of an endpoint as that of a Service.
+func TestDeadlineOutlivesRestarts(t *testing.T) {
+	for name, leave := range map[string]func(*world, *service){
+		"endpoint": func(w *world, s *service) { w.put(s.with(2)) },
+		"Service":  func(w *world, s *service) { w.remove(s) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(w *world) {
+				s := w.put(newService(1).with(1, 2))
+				w.settle()
+				w.busy(web, pod1, 1)
+				leave(w, s)
+				for range 14 {
+					w.wait(time.Minute)
+					w.wantWeight(web, pod1, "w0")
+					w.start()
+				}
+				w.wait(59 * time.Second)
+				w.wantWeight(web, pod1, "w0")
+				w.wait(longestCheck + time.Second)
+				w.wantWeight(web, pod1, "")
+				w.settle()
+				w.equal()
+			})
+		})
+	}
+}
+
+// drained is when the kernel has it that a drain began; zero: it has not.
+func (w *world) drained(key ipvsutil.Key, addr netip.AddrPort) uint32 {
+	w.t.Helper()
+	states, err := w.ipvs.RealServers(w.t.Context(), key)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, s := range states {
+		if s.Addr == addr {
+			return s.Drained
+		}
+	}
+	w.t.Fatalf("%v has no real server %v", key, addr)
+	return 0
+}
+
+// What another proxy drained drains from now on; what comes back has no begin any more,
+// also if its weight is to be zero; and a begin in the future is none.
+func TestBeginOfADrain(t *testing.T) {
+	bubble(t, func(w *world) {
+		s := w.put(newService(1).with(1, 2))
+		w.settle()
+		w.ipvs.PutReal(web, ipvsutil.RealServerState{RealServer: ipvsutil.RealServer{Addr: pod1}, Connections: ipvsutil.Connections{Active: 1}})
+		w.put(s.with(2))
+		w.start()
+		w.round()
+		if got, want := w.drained(web, pod1), ipvsutil.DrainedAt(time.Now()); got != want {
+			t.Errorf("adopted drain began at %d, want %d", got, want)
+		}
+		s.Weights = map[netip.Addr]uint32{pod1.Addr(): 0}
+		w.put(s.with(1, 2))
+		w.start()
+		w.round()
+		w.wantWeight(web, pod1, "w0")
+		if got := w.drained(web, pod1); got != 0 {
+			t.Errorf("an endpoint that is wanted at weight 0 drains since %d", got)
+		}
+		tomorrow := time.Now().Add(24 * time.Hour)
+		w.ipvs.PutReal(web, ipvsutil.RealServerState{
+			RealServer:  ipvsutil.RealServer{Addr: pod1, Drained: ipvsutil.DrainedAt(tomorrow)},
+			Connections: ipvsutil.Connections{Active: 1},
+		})
+		w.put(s.with(2))
+		w.start()
+		w.wait(15*time.Minute + longestCheck)
+		w.wantWeight(web, pod1, "")
+	})
+}
+
 // A real server that comes back is given its weight in place.
 func TestDrainedComesBack(t *testing.T) {
 	bubble(t, func(w *world) {

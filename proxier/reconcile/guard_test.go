@@ -84,9 +84,11 @@ func (g *guard) op(op ipvsutil.Op) {
 	g.note(op.String())
 	key := op.Server.Key
 	want, desired := g.world.claimed(key)
-	wanted := false
+	wanted, weighs := false, false
 	for _, real := range want.RealServers {
-		wanted = wanted || real.Addr == op.Real.Addr
+		if real.Addr == op.Real.Addr {
+			wanted, weighs = true, real.Weight != 0
+		}
 	}
 	switch op.Verb {
 	case ipvsutil.CreateVirtualServer:
@@ -111,7 +113,7 @@ func (g *guard) op(op ipvsutil.Op) {
 			g.bad("%v: it is desired", op)
 		}
 	case ipvsutil.UpdateRealServer:
-		if wanted && op.Real.Weight == 0 {
+		if weighs && op.Real.Weight == 0 {
 			g.bad("%v: it is desired", op)
 		}
 	}

@@ -122,6 +122,9 @@ func (r *Reconciler) readReals(ctx context.Context, report *Report, key ipvsutil
 			weight = strangeWeight
 		}
 		now[s.Addr] = weight
+		if s.Drained != 0 && !s.Foreign {
+			r.drains.keep(key, s.Addr, s.Drained, r.config.DrainCheck)
+		}
 		old, known := have[s.Addr]
 		differs = differs || !known || old != weight
 	}

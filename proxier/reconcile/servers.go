@@ -47,11 +47,12 @@ func (r *Reconciler) raiseReals(ops []ipvsutil.Op, want ledger.Server) []ipvsuti
 	have := r.seen.reals[key]
 	for _, real := range r.mixed(want.RealServers) {
 		weight, there := have[real.Addr]
+		drained := r.drains[key][real.Addr].kept // of one whose wanted weight is zero, too
 		r.drains.remove(key, real.Addr)
 		switch {
 		case !there:
 			ops = append(ops, ipvsutil.Op{Verb: ipvsutil.CreateRealServer, Server: want.VirtualServer, Real: real})
-		case weight != real.Weight:
+		case weight != real.Weight || drained:
 			ops = append(ops, ipvsutil.Op{Verb: ipvsutil.UpdateRealServer, Server: want.VirtualServer, Real: real})
 		}
 	}
@@ -109,11 +110,11 @@ func (r *Reconciler) lowerReals(ops []ipvsutil.Op, want ledger.Server) []ipvsuti
 			Real: ipvsutil.RealServer{Addr: addr},
 		}
 		if r.mayDrain(want, addr) {
-			r.drains.add(key, addr, r.config.DrainCheck)
-			if have[addr] == 0 {
+			e := r.drains.add(key, addr, r.config.DrainCheck)
+			if have[addr] == 0 && e.kept {
 				continue
 			}
-			op.Verb = ipvsutil.UpdateRealServer
+			op.Verb, op.Real.Drained = ipvsutil.UpdateRealServer, ipvsutil.DrainedAt(e.since)
 		}
 		ops = append(ops, op)
 	}
@@ -216,6 +217,9 @@ func (r *Reconciler) done(op ipvsutil.Op) {
 		r.forgetServer(key)
 	case ipvsutil.CreateRealServer, ipvsutil.UpdateRealServer:
 		r.seen.putReal(key, op.Real)
+		if op.Real.Drained != 0 {
+			r.drains.keep(key, op.Real.Addr, op.Real.Drained, r.config.DrainCheck)
+		}
 	case ipvsutil.DeleteRealServer:
 		r.leftFlows(key, op.Real)
 		delete(r.seen.reals[key], op.Real.Addr)

@@ -13,7 +13,7 @@ import (
 type Drain struct {
 	Server ipvsutil.Key
 	Real   netip.AddrPort
-	// Since is when this process found it drained; Deadline is when it goes in any case,
+	// Since is when it began; Deadline is when it goes in any case,
 	// zero for never.
 	Since, Deadline time.Time
 }
