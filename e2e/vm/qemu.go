@@ -34,9 +34,9 @@ const (
 func kernelArgs(steady bool) string {
 	args := "console=ttyS0 quiet loglevel=3 panic=-1 oops=panic mitigations=off audit=0 random.trust_cpu=on tsc=reliable clocksource=tsc rdinit=/init"
 	if steady {
-		args += " norandmaps nokaslr transparent_hugepage=never"
+		return args + " norandmaps nokaslr transparent_hugepage=never"
 	}
-	return args
+	return args + clockArgs()
 }
 
 // qemuArgs is QEMU's command line: software emulation only, no network but the
