@@ -35,8 +35,10 @@ type seen struct {
 
 // openEyes makes sure that the kernel has IPVS: the library takes every answer of a
 // kernel without it for success.
-func openEyes() (*eyes, error) {
-	if _, err := vnetlink.GenlFamilyGet("IPVS"); err != nil {
+func openEyes() (*eyes, error) { return openEyesOn("IPVS") }
+
+func openEyesOn(family string) (*eyes, error) {
+	if _, err := vnetlink.GenlFamilyGet(family); err != nil {
 		if errors.Is(err, unix.ENOENT) {
 			return nil, ipvsutil.ErrNoIPVS
 		}

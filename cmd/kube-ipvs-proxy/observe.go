@@ -42,7 +42,7 @@ func (s *scene) observeQuietly(ctx context.Context) explain.Observed {
 		{explain.Bound, func() error { return s.observeBound(&o) }},
 		{explain.Captured, func() error { return s.observeCaptured(&o) }},
 		{explain.Sets, func() error { return observeSets(ctx, &o) }},
-		{explain.Servers, func() error { return observeServers(ctx, &o) }},
+		{explain.Servers, func() error { return s.observeServers(ctx, &o) }},
 		{explain.Settings, func() error { return s.observeSettings(&o) }},
 	} {
 		if err := part.read(); err != nil {
@@ -179,8 +179,8 @@ func describeSet(s ipsetutil.Set) string {
 }
 
 // observeServers lists IPVS.
-func observeServers(ctx context.Context, o *explain.Observed) error {
-	e, err := openEyes()
+func (s *scene) observeServers(ctx context.Context, o *explain.Observed) error {
+	e, err := s.eyes()
 	if err != nil {
 		return err
 	}

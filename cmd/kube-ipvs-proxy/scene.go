@@ -32,6 +32,8 @@ type scene struct {
 	// mixed is netfilter.ErrMixedBackends where the host is so; nil else.
 	mixed error
 	proxier.Inspection
+	// eyes is openEyes, but in tests.
+	eyes func() (*eyes, error)
 	// shared: the node is kube-proxy's, and only what both have counts.
 	shared bool
 
@@ -54,7 +56,7 @@ func openScene(ctx context.Context, v view) (*scene, error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	late := time.AfterFunc(readLimit, func() { stop(fmt.Errorf("no complete list of Services within %v", readLimit)) })
 	defer late.Stop()
-	s := &scene{stop: func() { stop(nil) }, nodePortRange: v.raw.NodePortRange}
+	s := &scene{stop: func() { stop(nil) }, nodePortRange: v.raw.NodePortRange, eyes: openEyes}
 	var err error
 	if s.mixed, err = guessBackend(ctx, &v.options); err != nil {
 		s.close()

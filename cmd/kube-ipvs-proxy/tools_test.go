@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"maps"
 	"net"
 	"net/netip"
@@ -14,6 +15,7 @@ import (
 
 	"kube-ipvs-proxy/ipsetutil"
 	"kube-ipvs-proxy/ipvsutil"
+	"kube-ipvs-proxy/proxier/config"
 	"kube-ipvs-proxy/proxier/explain"
 	"kube-ipvs-proxy/proxier/netfilter"
 )
@@ -75,6 +77,54 @@ func TestToolsRefuse(t *testing.T) {
 		err := root.Execute()
 		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v, want %q", test.args, err, test.want)
+		}
+	}
+}
+
+// TestWithoutIPVS: the part that a kernel without ip_vs cannot have is named, and the rest
+// is judged.
+func TestWithoutIPVS(t *testing.T) {
+	raw := config.Defaults()
+	raw.Manifests, raw.HostnameOverride, raw.ClusterCIDR = folder(t, toldManifest), "node-1", "10.244.0.0/16"
+	options, err := raw.Validate()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := openScene(t.Context(), view{raw: raw, options: options})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	s.eyes = func() (*eyes, error) { return openEyesOn("none such") }
+
+	var verified, explained, found bytes.Buffer
+	v, err := s.verify(t.Context())
+	if err != nil || v.err() == nil {
+		t.Errorf("verify: %v, %v", v.err(), err)
+	}
+	q, err := parseQuestion("shop/web:http", "10.96.0.10")
+	if err := errors.Join(err, s.ask(&q)); err != nil {
+		t.Fatal(err)
+	}
+	observed, _ := s.observe(t.Context())
+	err = errors.Join(v.print(&verified, "text"), printPaths(&explained, "text", q, explain.Explain(q, s.explainNode(observed))),
+		printFindings(&found, "text", explain.Diagnose(s.facts(t.Context(), false))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		out  *bytes.Buffer
+		says string
+	}{
+		{&verified, "virtual servers: could not be read kernel has no IPVS: module ip_vs is missing (try: modprobe ip_vs)"},
+		{&verified, "1 Services: "},
+		{&explained, "kernel virtual servers could not be read: kernel has no IPVS"},
+		{&explained, "endpoint 10.244.1.10:8080 pod web-1 on node-1: takes connections"},
+		{&found, "warning virtual servers could not be read: kernel has no IPVS"},
+		{&found, "next: load what is missing"},
+	} {
+		if text := strings.Join(strings.Fields(test.out.String()), " "); !strings.Contains(text, test.says) {
+			t.Errorf("it does not say %q: %s", test.says, test.out)
 		}
 	}
 }

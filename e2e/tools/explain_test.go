@@ -48,6 +48,10 @@ func TestToolsBesideAnAgent(t *testing.T) {
 		t.Errorf("doctor: %+v", a)
 	}
 	asksTheAgent(t)
+	started := countStarts(t)
+	if a := start(t, program, "verify"); a.code != 0 || len(started()) != few["verify"] {
+		t.Errorf("verify started more than %d programs: %+v", few["verify"], a)
+	}
 	errors := lab.Proxy(N).Log().Last(100, func(l string) bool { return strings.Contains(l, "level=ERROR") })
 	if len(errors) > 0 {
 		t.Errorf("the agent was disturbed: %q", errors)
@@ -111,7 +115,7 @@ endpoints: [{addresses: [ENDPOINTS], nodeName: node-1}]
 // rest is judged.
 func TestWithoutPermission(t *testing.T) {
 	settle(t)
-	tool(t, "chmod -R a+rX "+filepath.Dir(lab.Manifests.Dir())+" "+filepath.Dir(program))
+	tool(t, "chmod -R a+rX "+filepath.Dir(program)) // the folder of the manifests, too
 	as := []string{"--reuid=65534", "--regid=65534", "--clear-groups", program}
 	for _, ask := range []struct {
 		args []string

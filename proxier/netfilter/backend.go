@@ -1,11 +1,9 @@
 package netfilter
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 )
@@ -38,82 +36,47 @@ type traces struct {
 // from the chains that they left (a container's own iptables may be another one), and
 // makes sure that the other one has no rules of Services. Named is the operator's own
 // choice, which wins. With ErrMixedBackends, whose text has the way out, the choice is
-// the best guess. It starts a few processes at most; where the kubelet has a chain and
-// the legacy back end has nothing, one that lists a small table.
+// the best guess. The kernel itself is asked: no process is started.
 func ChooseBackend(ctx context.Context, named Backend, ipv6 bool) (Choice, error) {
-	if !legacyTables(false) && !legacyTables(true) { // nothing to be mixed with
-		if named == BackendNFT {
-			return choose(named, traces{}, traces{})
-		}
-		t, err := look(ctx, BackendNFT, false, "-t", tableMangle)
-		if err != nil || named == BackendAuto && t.kubelet != "" {
-			c, _ := choose(named, t, traces{})
-			return c, err
-		}
-	}
 	seen := map[Backend]traces{}
-	for _, b := range []Backend{BackendNFT, BackendLegacy} {
-		for _, six := range []bool{false, true} {
-			if six && (!ipv6 || ipv6Off() != nil || seen[b].serves != "") {
-				continue // nothing more to learn
-			}
-			t, err := look(ctx, b, six)
-			if err != nil {
+	for _, six := range []bool{false, true} {
+		if six && (!ipv6 || ipv6Off() != nil) {
+			continue
+		}
+		for b, chains := range map[Backend]func(context.Context, bool) (chains, error){BackendNFT: nftChains, BackendLegacy: legacyChains} {
+			if _, err := findPrograms(b, six); errors.Is(err, ErrNoIPTables) {
+				continue // what it has could not be changed
+			} else if err != nil {
 				return Choice{Backend: named}, err
 			}
-			seen[b] = seen[b].or(t)
+			found, err := chains(ctx, six)
+			if ctx.Err() != nil {
+				return Choice{Backend: named}, ctx.Err()
+			}
+			if err == nil { // else a kernel without it, or no permission
+				seen[b] = seen[b].or(found.traces())
+			}
 		}
 	}
 	return choose(named, seen[BackendNFT], seen[BackendLegacy])
 }
 
-// look reads the traces of a family in a back end, of all tables or of those that args
-// name. Where its programs are missing nothing can be seen.
-func look(ctx context.Context, b Backend, ipv6 bool, args ...string) (traces, error) {
-	if b == BackendLegacy && !legacyTables(ipv6) {
-		return traces{}, nil
-	}
-	p, err := findPrograms(b, ipv6)
-	if errors.Is(err, ErrNoIPTables) {
-		return traces{}, nil
-	}
-	if err != nil {
-		return traces{}, err
-	}
-	out, _, err := run(ctx, "", p.save, args...)
-	if ctx.Err() != nil {
-		return traces{}, ctx.Err()
-	}
-	if err != nil {
-		return traces{}, nil // a kernel without it
-	}
-	return parseListing(out).traces(), nil
-}
+// chains tells of each chain, named as "mangle KUBE-MARK-MASQ", whether it has rules.
+// Others than those of mangle and nat may be missing.
+type chains map[string]bool
 
-// legacyTables tells whether the legacy back end has a table in this network namespace:
-// to ask its program would be for nothing.
-func legacyTables(ipv6 bool) bool {
-	name := "/proc/thread-self/net/ip_tables_names"
-	if ipv6 {
-		name = "/proc/thread-self/net/ip6_tables_names"
-	}
-	names, err := os.ReadFile(name)
-	return err == nil && len(bytes.TrimSpace(names)) > 0
-}
-
-func (l listing) traces() traces {
+func (c chains) traces() traces {
 	var t traces
-	mangle, nat := l.table(tableMangle).chains, l.table(tableNAT).chains
-	for _, chain := range kubeletChains {
-		if _, there := mangle[chain]; there && t.kubelet == "" {
-			t.kubelet = chain
+	for _, name := range kubeletChains {
+		if _, there := c[tableMangle+" "+name]; there && t.kubelet == "" {
+			t.kubelet = name
 		}
 	}
-	if _, there := mangle["KUBE-PROXY-CANARY"]; there {
+	if _, there := c[tableMangle+" KUBE-PROXY-CANARY"]; there {
 		t.canary = "KUBE-PROXY-CANARY"
 	}
-	if len(nat["KUBE-SERVICES"]) > 0 {
-		t.serves = "KUBE-SERVICES"
+	if c[tableNAT+" "+chainServices] {
+		t.serves = chainServices
 	}
 	return t
 }

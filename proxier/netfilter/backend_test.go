@@ -1,6 +1,7 @@
 package netfilter
 
 import (
+	"bytes"
 	"errors"
 	"strings"
 	"testing"
@@ -45,13 +46,24 @@ func TestChoose(t *testing.T) {
 }
 
 func TestTraces(t *testing.T) {
-	const listed = "*mangle\n:KUBE-KUBELET-CANARY - [0:0]\n:KUBE-IPTABLES-HINT - [0:0]\nCOMMIT\n" +
-		"*nat\n:KUBE-SERVICES - [0:0]\n:PREROUTING ACCEPT [0:0]\n%COMMIT\n*filter\n:KUBE-PROXY-CANARY - [0:0]\nCOMMIT\n"
-	with := parseListing(strings.Replace(listed, "%", "-A KUBE-SERVICES -j X\n", 1)).traces()
-	if want := (traces{kubelet: "KUBE-IPTABLES-HINT", serves: "KUBE-SERVICES"}); with != want {
-		t.Errorf("%+v, want %+v", with, want)
+	listed := chains{"mangle KUBE-KUBELET-CANARY": false, "mangle KUBE-IPTABLES-HINT": false, "nat KUBE-SERVICES": true,
+		"nat PREROUTING": true, "filter KUBE-PROXY-CANARY": false}
+	if got, want := listed.traces(), (traces{kubelet: "KUBE-IPTABLES-HINT", serves: "KUBE-SERVICES"}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
 	}
-	if without := parseListing(strings.Replace(listed, "%", "", 1)).traces(); without.serves != "" {
+	listed["nat KUBE-SERVICES"] = false
+	if without := listed.traces(); without.serves != "" {
 		t.Errorf("an empty chain serves: %+v", without)
+	}
+}
+
+// TestBrokenEntries: a table that the kernel would never give ends in an error.
+func TestBrokenEntries(t *testing.T) {
+	for size := 1; size < 200; size++ {
+		for _, ipv6 := range []bool{false, true} {
+			if err := (chains{}).addEntries(tableNAT, bytes.Repeat([]byte{byte(size)}, size), ipv6); err == nil {
+				t.Errorf("%d bytes, IPv6 %t: no error", size, ipv6)
+			}
+		}
 	}
 }

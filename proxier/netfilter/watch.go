@@ -32,6 +32,10 @@ var ruleMessages = []uint16{
 // its size is not told, and Check has to be asked from time to time. The channel is
 // closed when ctx ends or the subscription breaks. Watch starts no process.
 func (r *Rules) Watch(ctx context.Context) (<-chan struct{}, error) {
+	return r.watch(ctx, legacyPeriod)
+}
+
+func (r *Rules) watch(ctx context.Context, period time.Duration) (<-chan struct{}, error) {
 	socket, err := nl.Subscribe(unix.NETLINK_NETFILTER, unix.NFNLGRP_NFTABLES)
 	if err != nil {
 		return nil, fmt.Errorf("watch nf_tables: %w", err)
@@ -50,7 +54,7 @@ func (r *Rules) Watch(ctx context.Context) (<-chan struct{}, error) {
 		watchNFT(ctx, socket, tell)
 	})
 	if legacy := r.legacy(); len(legacy) > 0 {
-		watchers.Go(func() { watchLegacy(ctx, legacy, tell) })
+		watchers.Go(func() { watchLegacy(ctx, legacy, period, tell) })
 	}
 	go func() {
 		watchers.Wait()

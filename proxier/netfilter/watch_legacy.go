@@ -1,7 +1,6 @@
 package netfilter
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -67,18 +66,12 @@ func (f *legacyFamily) close() error { return errors.Join(unix.Close(f.socket), 
 // changed tells whether a table that holds ours came, went, or has another number or
 // size of rules than at the last look.
 func (f *legacyFamily) changed() bool {
-	if _, err := f.names.Seek(0, io.SeekStart); err != nil {
-		return false
-	}
-	text, err := io.ReadAll(f.names)
+	tables, err := f.tables()
 	if err != nil {
 		return false
 	}
 	now := map[string]tableInfo{}
-	for _, name := range strings.Fields(string(bytes.TrimSpace(text))) {
-		if !slices.Contains([]string{tableMangle, tableNAT, tableFilter}, name) {
-			continue
-		}
+	for _, name := range tables {
 		info, err := f.info(name)
 		if err != nil {
 			return false // the next look may say more
@@ -93,22 +86,40 @@ func (f *legacyFamily) changed() bool {
 	return changed
 }
 
+// tables are those there that may hold rules of ours.
+func (f *legacyFamily) tables() ([]string, error) {
+	if _, err := f.names.Seek(0, io.SeekStart); err != nil {
+		return nil, err
+	}
+	text, err := io.ReadAll(f.names)
+	return slices.DeleteFunc(strings.Fields(string(text)), func(name string) bool {
+		return !slices.Contains([]string{tableMangle, tableNAT, tableFilter}, name)
+	}), err
+}
+
 // info asks for one table.
 func (f *legacyFamily) info(name string) (tableInfo, error) {
 	var info tableInfo
 	copy(info.Name[:], name)
-	length := uint32(unsafe.Sizeof(info))
-	_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(f.socket), uintptr(f.level), getInfo,
-		uintptr(unsafe.Pointer(&info)), uintptr(unsafe.Pointer(&length)), 0)
-	if errno != 0 {
-		return info, errno
-	}
-	return info, nil
+	err := f.ask(getInfo, unsafe.Pointer(&info), int(unsafe.Sizeof(info)))
+	return info, err
 }
 
-// watchLegacy calls tell when the legacy tables of a family changed, until ctx ends.
-func watchLegacy(ctx context.Context, families []*legacyFamily, tell func()) {
-	tick := time.NewTicker(legacyPeriod)
+// ask has the kernel answer in the place of the question.
+func (f *legacyFamily) ask(what uintptr, question unsafe.Pointer, size int) error {
+	length := uint32(size)
+	_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(f.socket), uintptr(f.level), what,
+		uintptr(question), uintptr(unsafe.Pointer(&length)), 0)
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// watchLegacy looks at the legacy tables of the families once in a period, and calls tell
+// when they changed, until ctx ends.
+func watchLegacy(ctx context.Context, families []*legacyFamily, period time.Duration, tell func()) {
+	tick := time.NewTicker(period)
 	defer tick.Stop()
 	for {
 		select {
