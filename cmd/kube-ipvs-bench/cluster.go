@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/url"
 	"os"
@@ -20,6 +19,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"kube-ipvs-proxy/cmd/kube-ipvs-bench/world"
+	"kube-ipvs-proxy/e2e/relay"
 )
 
 // realCluster is a real API server, in which Services are made for the time of a trial, in
@@ -173,15 +173,7 @@ func (c *inCluster) relay(l net.Listener) ([]byte, error) {
 	if server.Port() == "" {
 		target = net.JoinHostPort(server.Hostname(), "443")
 	}
-	go func() {
-		for {
-			from, err := l.Accept()
-			if err != nil {
-				return // the room is closed
-			}
-			go carry(from, target)
-		}
-	}()
+	go relay.Serve(l, target)
 	access := clientcmdapi.NewConfig()
 	tls := c.config.TLSClientConfig
 	name := tls.ServerName
@@ -195,20 +187,6 @@ func (c *inCluster) relay(l net.Listener) ([]byte, error) {
 	access.Contexts["bench"] = &clientcmdapi.Context{Cluster: "bench", AuthInfo: "bench"}
 	access.CurrentContext = "bench"
 	return clientcmd.Write(*access)
-}
-
-// carry copies both ways until either side ends.
-func carry(from net.Conn, target string) {
-	defer func() { _ = from.Close() }()
-	to, err := net.Dial("tcp", target)
-	if err != nil {
-		return // the client sees its connection close and tries again
-	}
-	defer func() { _ = to.Close() }()
-	ends := make(chan struct{}, 2)
-	go func() { _, _ = io.Copy(to, from); ends <- struct{}{} }()
-	go func() { _, _ = io.Copy(from, to); ends <- struct{}{} }()
-	<-ends
 }
 
 // read is not known: the server does not tell.

@@ -3,8 +3,6 @@
 package main
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -21,34 +19,14 @@ import (
 // mode, which needs no more of this host's kernel than nf_tables; and finds the cluster
 // as it was before.
 func TestInCluster(t *testing.T) {
-	programs, err := cluster.FindPrograms(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
 	proxy, err := cluster.Peers(t.Context(), "kube-proxy")
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := cluster.Start(t.Context(), programs)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	text, err := c.Kubeconfig(cluster.Admin, c.Server())
-	if err != nil {
-		t.Fatal(err)
-	}
-	config := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := os.WriteFile(config, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	c := cluster.Begin(t)
 	o := options{
 		sizes: []world.Size{{Services: 20, Endpoints: 3}}, subjects: []string{report.NFTables}, rounds: 1, repeats: 2,
-		stream: time.Second, connects: 10, wait: time.Minute, kubeProxy: proxy[0], kubeconfig: config, output: "table",
+		stream: time.Second, connects: 10, wait: time.Minute, kubeProxy: proxy[0], kubeconfig: c.KubeconfigFile(t), output: "table",
 	}
 	var progress strings.Builder
 	if _, err := o.run(t.Context(), &progress); err == nil || !strings.Contains(err.Error(), "no Node") {

@@ -32,6 +32,7 @@ const readyLimit = 3 * time.Minute
 
 // Cluster is a running API server.
 type Cluster struct {
+	programs  Programs
 	dir       string
 	port      int
 	authority *authority
@@ -46,16 +47,16 @@ func Start(ctx context.Context, p Programs) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{dir: dir}
+	c := &Cluster{programs: p, dir: dir}
 	ctx, cancel := context.WithTimeoutCause(ctx, readyLimit, fmt.Errorf("waited %v", readyLimit))
 	defer cancel()
-	if err := c.start(ctx, p); err != nil {
+	if err := c.start(ctx); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
 }
 
-func (c *Cluster) start(ctx context.Context, p Programs) error {
+func (c *Cluster) start(ctx context.Context) error {
 	var err error
 	if c.authority, err = newAuthority(); err != nil {
 		return err
@@ -66,11 +67,11 @@ func (c *Cluster) start(ctx context.Context, p Programs) error {
 	if c.port, err = freePort(); err != nil {
 		return err
 	}
-	if c.etcd, err = startChild(p.Etcd, c.etcdArgs()); err != nil {
+	if c.etcd, err = startChild(c.programs.Etcd, c.etcdArgs()); err != nil {
 		return err
 	}
 	// The API server waits for etcd by itself, and its own start takes longer.
-	if c.api, err = startChild(p.APIServer, c.apiArgs()); err != nil {
+	if c.api, err = startChild(c.programs.APIServer, c.apiArgs()); err != nil {
 		return err
 	}
 	config, err := c.Config(Admin)

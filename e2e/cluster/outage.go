@@ -19,14 +19,14 @@ func (c *Cluster) StopAPI() error {
 
 // StartAPI starts the API server again after StopAPI, at the same address, and
 // returns when it is ready.
-func (c *Cluster) StartAPI(ctx context.Context, p Programs) error {
+func (c *Cluster) StartAPI(ctx context.Context) error {
 	if c.api != nil {
 		return errors.New("start the API server: it runs")
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, readyLimit, fmt.Errorf("waited %v", readyLimit))
 	defer cancel()
 	var err error
-	if c.api, err = startChild(p.APIServer, c.apiArgs()); err != nil {
+	if c.api, err = startChild(c.programs.APIServer, c.apiArgs()); err != nil {
 		return err
 	}
 	return c.waitReady(ctx)

@@ -33,32 +33,12 @@ type server struct {
 
 func startServer(t *testing.T) *server {
 	t.Helper()
-	programs, err := cluster.FindPrograms(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
 	kubectl, err := cluster.Peers(t.Context(), "kubectl")
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := cluster.Start(t.Context(), programs)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	s := &server{c, kubectl[0], filepath.Join(t.TempDir(), "kubeconfig")}
-	text, err := c.Kubeconfig(cluster.Admin, c.Server())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(s.config, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return s
+	c := cluster.Begin(t)
+	return &server{c, kubectl[0], c.KubeconfigFile(t)}
 }
 
 // run runs kubectl and returns what it printed; an error has what it complained of.

@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,6 +22,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"kube-ipvs-proxy/e2e/cluster"
+	"kube-ipvs-proxy/e2e/relay"
 	"kube-ipvs-proxy/e2e/testbed"
 )
 
@@ -85,7 +87,7 @@ type Lab struct {
 	client     kubernetes.Interface
 	program    string // kube-proxy; empty until it is needed
 	mirror     *mirror
-	relays     []*relay
+	relays     []net.Listener // on the nodes
 }
 
 // Another is a proxy of another mode, or the product for API, on a node;
@@ -104,11 +106,11 @@ func (j *Lab) Another(ctx context.Context, node, mode string) (testbed.Proxy, er
 // kindOf is what the proxies of a mode have in common.
 func (j *Lab) kindOf(ctx context.Context, mode string) (*kind, error) {
 	if mode == API {
-		return product(ctx, j.client, j.config, j.dir)
+		return j.product(ctx)
 	}
 	if j.program == "" {
 		var err error
-		if j.program, err = copyPeer(ctx, "kube-proxy", j.dir); err != nil {
+		if j.program, err = j.CopyPeer(ctx, "kube-proxy"); err != nil {
 			return nil, err
 		}
 	}
@@ -119,7 +121,7 @@ func (j *Lab) kindOf(ctx context.Context, mode string) (*kind, error) {
 func (j *Lab) Program() string { return j.program }
 
 // Kubeconfig is the product's on each node, once a lab has had it.
-func (j *Lab) Kubeconfig() string { return productKubeconfig(j.dir) }
+func (j *Lab) Kubeconfig() string { return filepath.Join(j.dir, "product.kubeconfig") }
 
 // settleLimit is for kube-proxy in an emulated machine: in ipvs mode a change takes
 // hundreds of processes.
@@ -146,7 +148,7 @@ func (j *Lab) Close() error { return errors.Join(j.Lab.Close(), j.close()) }
 func (j *Lab) close() error {
 	var err error
 	for _, r := range j.relays {
-		err = errors.Join(err, r.close())
+		err = errors.Join(err, r.Close())
 	}
 	if j.mirror != nil {
 		j.mirror.close()
@@ -158,6 +160,7 @@ func (j *Lab) close() error {
 }
 
 func (j *Lab) proxies(ctx context.Context, l *testbed.Lab, mode string) (map[string]testbed.Proxy, error) {
+	j.Lab = l
 	var err error
 	if j.dir, err = os.MkdirTemp("", "judge-"); err != nil {
 		return nil, err
@@ -185,14 +188,30 @@ func (j *Lab) proxies(ctx context.Context, l *testbed.Lab, mode string) (map[str
 	}
 	proxies := map[string]testbed.Proxy{}
 	for _, n := range l.Nodes() {
-		r, err := newRelay(n, strings.TrimPrefix(j.config.Host, "https://"))
+		l, err := listen(n)
 		if err != nil {
 			return nil, err
 		}
-		j.relays = append(j.relays, r)
+		j.relays = append(j.relays, l)
+		go relay.Serve(l, strings.TrimPrefix(j.config.Host, "https://"))
 		proxies[n.Name()] = &proxy{kind: of, host: n, mirror: j.mirror, log: &testbed.Log{}}
 	}
 	return proxies, nil
+}
+
+// relayAddr is where a node finds the API server, on its own loopback.
+const relayAddr = "127.0.0.1:6443"
+
+// listen opens relayAddr on a node, for an API server that only this process reaches.
+func listen(h *testbed.Host) (l net.Listener, err error) {
+	err = h.Do(func() error {
+		l, err = net.Listen("tcp4", relayAddr)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s: relay to the API server: %w", h.Name(), err)
+	}
+	return l, nil
 }
 
 // loadModules loads what nodes have before kube-proxy starts there. Where the kernel has

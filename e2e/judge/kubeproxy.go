@@ -47,12 +47,12 @@ func kubeProxyArgs(mode, node, kubeconfig string, more []string) []string {
 	return append(args, more...)
 }
 
-// copyPeer copies a program into dir: where it was built may be a file system that is
-// slow to read.
-func copyPeer(ctx context.Context, name, dir string) (string, error) {
+// CopyPeer copies a program of e2e/peers to where it is read fast, and returns its path: the
+// file system of where it was built may be slow.
+func (j *Lab) CopyPeer(ctx context.Context, name string) (string, error) {
 	paths, err := cluster.Peers(ctx, name)
 	if err != nil {
 		return "", err
 	}
-	return testbed.CopyProgram(paths[0], dir)
+	return testbed.CopyProgram(paths[0], j.dir)
 }

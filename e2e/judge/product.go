@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	"kube-ipvs-proxy/e2e/testbed"
 )
@@ -27,27 +26,21 @@ const base = "../../deploy/base"
 
 // product is the program under test, with a token of its own ServiceAccount and the
 // rights of deploy/base.
-func product(ctx context.Context, client kubernetes.Interface, admin *rest.Config, dir string) (*kind, error) {
-	path, err := testbed.FindProgram("kube-ipvs-proxy")
+func (j *Lab) product(ctx context.Context) (*kind, error) {
+	program, err := j.Product()
 	if err != nil {
 		return nil, err
 	}
-	program, err := testbed.CopyProgram(path, dir)
-	if err != nil {
-		return nil, err
-	}
-	token, err := account(ctx, client)
+	token, err := account(ctx, j.client)
 	if err != nil {
 		return nil, fmt.Errorf("ServiceAccount of %s: %w", base, err)
 	}
-	kubeconfig := productKubeconfig(dir)
-	if err := writeKubeconfig(kubeconfig, admin.CAData, token); err != nil {
+	kubeconfig := j.Kubeconfig()
+	if err := writeKubeconfig(kubeconfig, j.config.CAData, token); err != nil {
 		return nil, err
 	}
 	return &kind{name: "kube-ipvs-proxy", program: program, kubeconfig: kubeconfig, args: productArgs, graceful: true}, nil
 }
-
-func productKubeconfig(dir string) string { return filepath.Join(dir, "product.kubeconfig") }
 
 // productArgs are the product's arguments on a node: those that every node has, then
 // those of a test.

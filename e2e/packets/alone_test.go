@@ -73,7 +73,11 @@ func TestStatement127WithoutIPv6(t *testing.T) {
 		t.Fatal(err)
 	}
 	v := s.service(service{endpoints: ready(L1), nodePort: true})
-	p, err := h.StartProcess(nil, filepath.Join(os.Getenv("BIN"), "kube-ipvs-proxy"), "run",
+	program, err := lab.Product()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := h.StartProcess(nil, program, "run",
 		"--manifests", lab.Manifests.Dir(), "--hostname-override", N, "--cluster-cidr", testbed.ClusterCIDR)
 	if err != nil {
 		t.Fatal(err)

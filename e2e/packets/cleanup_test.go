@@ -4,8 +4,6 @@ package packets
 
 import (
 	"net/netip"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -15,7 +13,11 @@ import (
 // program runs a command of the product on N and returns what it printed.
 func (s *scene) program(args ...string) string {
 	s.Helper()
-	return s.run(filepath.Join(os.Getenv("BIN"), "kube-ipvs-proxy"), args...)
+	path, err := lab.Product()
+	if err != nil {
+		s.Fatal(err)
+	}
+	return s.run(path, args...)
 }
 
 func TestStatement104CleanupLeavesWhatIsForeign(t *testing.T) {

@@ -22,21 +22,6 @@ import (
 // manifests are those of the demo, which the README speaks about.
 const manifests = root + "/deploy/manifests"
 
-// program is the product, copied to where it is read fast.
-var program string
-
-func copyProgram(t *testing.T) {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(os.Getenv("BIN"), "kube-ipvs-proxy"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	program = filepath.Join(t.TempDir(), "kube-ipvs-proxy")
-	if err := os.WriteFile(program, text, 0o755); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // startLab brings up the lab with the sample manifests, their servers, and an agent on
 // node-1.
 func startLab(t *testing.T) *testbed.Lab {
@@ -113,7 +98,6 @@ func TestReadmeInTheLab(t *testing.T) {
 		}
 		scenes = append(scenes, of...)
 	}
-	copyProgram(t)
 	lab := startLab(t)
 	var printed bytes.Buffer
 	for _, scene := range scenes {
@@ -219,6 +203,10 @@ func command(t *testing.T, lab *testbed.Lab, line string) string {
 	args := words[1:]
 	if !lab.Proxy(testbed.Node1).Running() {
 		args = append(args, "--manifests", lab.Manifests.Dir(), "--hostname-override", testbed.Node1, "--cluster-cidr", testbed.ClusterCIDR)
+	}
+	program, err := lab.Product()
+	if err != nil {
+		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(context.Background(), program, args...)
 	var out, errOut bytes.Buffer

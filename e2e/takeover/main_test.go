@@ -39,12 +39,11 @@ func newStage(t *testing.T, lab *testbed.Lab, closeLab func() error) *stage {
 			t.Error(err)
 		}
 	})
-	s := &stage{T: t, lab: lab, program: filepath.Join(t.TempDir(), "kube-ipvs-proxy")}
-	text, err := os.ReadFile(filepath.Join(os.Getenv("BIN"), "kube-ipvs-proxy"))
-	if err := errors.Join(err, os.WriteFile(s.program, text, 0o755), servePods(lab), apply(lab, cluster, local, empty, draining)); err != nil {
+	program, err := lab.Product()
+	if err := errors.Join(err, servePods(lab), apply(lab, cluster, local, empty, draining)); err != nil {
 		t.Fatal(err)
 	}
-	return s
+	return &stage{T: t, lab: lab, program: program}
 }
 
 // tool runs a program on the node; a failure ends the test.

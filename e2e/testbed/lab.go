@@ -33,6 +33,7 @@ type Lab struct {
 	SettleLimit time.Duration
 
 	dir     string
+	product string // empty until it is copied
 	proxies map[string]Proxy
 }
 
@@ -71,11 +72,7 @@ func (l *Lab) prepare(proxies func(*Lab) (map[string]Proxy, error)) error {
 
 // products are kube-ipvs-proxy on each node.
 func (l *Lab) products() (map[string]Proxy, error) {
-	path, err := FindProgram("kube-ipvs-proxy")
-	if err != nil {
-		return nil, err
-	}
-	program, err := CopyProgram(path, l.dir)
+	program, err := l.Product()
 	if err != nil {
 		return nil, err
 	}
@@ -84,6 +81,20 @@ func (l *Lab) products() (map[string]Proxy, error) {
 		proxies[n.Name()] = &product{host: n, program: program, folder: l.Manifests.Dir(), log: &Log{}}
 	}
 	return proxies, nil
+}
+
+// Product is the path of kube-ipvs-proxy, which is copied when it is asked for first.
+func (l *Lab) Product() (string, error) {
+	if l.product == "" {
+		path, err := FindProgram("kube-ipvs-proxy")
+		if err != nil {
+			return "", err
+		}
+		if l.product, err = CopyProgram(path, l.dir); err != nil {
+			return "", err
+		}
+	}
+	return l.product, nil
 }
 
 // CopyProgram copies an executable into a folder: where it was built may be a file

@@ -145,68 +145,32 @@ var deviceFaults = []fault{
 		says: "verdict differs from plan: device kube-ipvs0: addresses on it are gone: clients of ClusterIPs time out or reach another host"},
 }
 
-// faultyServices have what objectFaults say.
-const faultyServices = `
-apiVersion: v1
-kind: Service
-metadata: {namespace: faulty, name: internal}
-spec: {clusterIP: 10.96.0.50, clusterIPs: [10.96.0.50], internalTrafficPolicy: Local, ports: [{name: http, port: 80}]}
----
-apiVersion: discovery.k8s.io/v1
-kind: EndpointSlice
-metadata: {namespace: faulty, name: internal-4, labels: {kubernetes.io/service-name: internal}}
-addressType: IPv4
-ports: [{name: http, port: 8080}]
-endpoints: [{addresses: [10.244.2.10], nodeName: node-2}]
----
-apiVersion: v1
-kind: Service
-metadata: {namespace: faulty, name: external}
-spec: {type: LoadBalancer, clusterIP: 10.96.0.51, clusterIPs: [10.96.0.51], externalTrafficPolicy: Local, ports: [{name: http, port: 80}]}
-status: {loadBalancer: {ingress: [{ip: 203.0.113.51}]}}
----
-apiVersion: discovery.k8s.io/v1
-kind: EndpointSlice
-metadata: {namespace: faulty, name: external-4, labels: {kubernetes.io/service-name: external}}
-addressType: IPv4
-ports: [{name: http, port: 8080}]
-endpoints: [{addresses: [10.244.2.10], nodeName: node-2}]
----
-apiVersion: v1
-kind: Service
-metadata: {namespace: faulty, name: ranges}
-spec: {type: LoadBalancer, clusterIP: 10.96.0.52, clusterIPs: [10.96.0.52], loadBalancerSourceRanges: [198.51.100.0/24], ports: [{name: http, port: 80}]}
-status: {loadBalancer: {ingress: [{ip: 203.0.113.52}]}}
----
-apiVersion: discovery.k8s.io/v1
-kind: EndpointSlice
-metadata: {namespace: faulty, name: ranges-4, labels: {kubernetes.io/service-name: ranges}}
-addressType: IPv4
-ports: [{name: http, port: 8080}]
-endpoints: [{addresses: [10.244.1.10], nodeName: node-1}]
----
-apiVersion: v1
-kind: Service
-metadata: {namespace: faulty, name: unready}
-spec: {clusterIP: 10.96.0.54, clusterIPs: [10.96.0.54], ports: [{name: http, port: 80}]}
----
-apiVersion: discovery.k8s.io/v1
-kind: EndpointSlice
-metadata: {namespace: faulty, name: unready-4, labels: {kubernetes.io/service-name: unready}}
-addressType: IPv4
-ports: [{name: http, port: 8080}]
-endpoints: [{addresses: [10.244.1.10], nodeName: node-1, targetRef: {kind: Pod, name: late-1}, conditions: {ready: false, serving: false}}]
----
-apiVersion: v1
-kind: Service
-metadata: {namespace: faulty, name: none}
-spec: {clusterIP: 10.96.0.55, clusterIPs: [10.96.0.55], ports: [{name: http, port: 80}]}
----
-apiVersion: v1
-kind: Service
-metadata: {namespace: faulty, name: younger, creationTimestamp: "2026-01-01T00:00:00Z"}
-spec: {clusterIP: 10.96.0.56, clusterIPs: [10.96.0.56], externalIPs: [10.96.0.10], ports: [{name: http, port: 80}]}
-`
+// faultyServices have what objectFaults say. Where an endpoint is named there is a slice.
+var faultyServices = []struct{ metadata, spec, ingress, endpoint string }{
+	{"name: internal", "clusterIP: 10.96.0.50, internalTrafficPolicy: Local", "", "addresses: [10.244.2.10], nodeName: node-2"},
+	{"name: external", "clusterIP: 10.96.0.51, type: LoadBalancer, externalTrafficPolicy: Local", "ip: 203.0.113.51", "addresses: [10.244.2.10], nodeName: node-2"},
+	{"name: ranges", "clusterIP: 10.96.0.52, type: LoadBalancer, loadBalancerSourceRanges: [198.51.100.0/24]", "ip: 203.0.113.52", "addresses: [10.244.1.10], nodeName: node-1"},
+	{"name: unready", "clusterIP: 10.96.0.54", "", "addresses: [10.244.1.10], nodeName: node-1, targetRef: {kind: Pod, name: late-1}, conditions: {ready: false, serving: false}"},
+	{"name: none", "clusterIP: 10.96.0.55", "", ""},
+	{`name: younger, creationTimestamp: "2026-01-01T00:00:00Z"`, "clusterIP: 10.96.0.56, externalIPs: [10.96.0.10]", "", ""},
+}
+
+// faultyManifest has them in the namespace faulty.
+func faultyManifest() string {
+	var b strings.Builder
+	for _, s := range faultyServices {
+		fmt.Fprintf(&b, "---\napiVersion: v1\nkind: Service\nmetadata: {namespace: faulty, %s}\nspec: {%s, ports: [{name: http, port: 80}]}\n", s.metadata, s.spec)
+		if s.ingress != "" {
+			fmt.Fprintf(&b, "status: {loadBalancer: {ingress: [{%s}]}}\n", s.ingress)
+		}
+		if s.endpoint != "" {
+			name := strings.TrimPrefix(s.metadata, "name: ")
+			fmt.Fprintf(&b, "---\napiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {namespace: faulty, name: %[1]s-4, labels: {kubernetes.io/service-name: %[1]s}}\n"+
+				"addressType: IPv4\nports: [{name: http, port: 8080}]\nendpoints: [{%[2]s}]\n", name, s.endpoint)
+		}
+	}
+	return b.String()
+}
 
 // TestPlantedFaults: each is named by the command that an operator would ask, and none
 // of that is said of a settled node.
@@ -224,7 +188,7 @@ func TestPlantedFaults(t *testing.T) {
 	}
 	for n, round := range faults {
 		if n == ofObjects {
-			if err := lab.Manifests.ApplyText("faulty", faultyServices); err != nil {
+			if err := lab.Manifests.ApplyText("faulty", faultyManifest()); err != nil {
 				t.Fatal(err)
 			}
 			settle(t)

@@ -7,10 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -21,9 +19,8 @@ import (
 const N = testbed.Node1
 
 var (
-	lab *testbed.Lab
-	// program is the product, copied to where it is read fast.
-	program string
+	lab     *testbed.Lab
+	program string // the product
 )
 
 func TestMain(m *testing.M) {
@@ -47,33 +44,13 @@ func run(m *testing.M) (code int, err error) {
 		return 1, err
 	}
 	defer func() { err = errors.Join(err, lab.Close()) }()
-	dir, err := os.MkdirTemp("", "tools-")
-	if err != nil {
-		return 1, err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	if program, err = copyProgram(dir); err != nil {
+	if program, err = lab.Product(); err != nil {
 		return 1, err
 	}
 	if err := lab.Manifests.ApplyText("services", services); err != nil {
 		return 1, err
 	}
 	return m.Run(), nil
-}
-
-func copyProgram(dir string) (string, error) {
-	src, err := os.Open(filepath.Join(os.Getenv("BIN"), "kube-ipvs-proxy"))
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = src.Close() }()
-	to := filepath.Join(dir, "kube-ipvs-proxy")
-	dst, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY, 0o755)
-	if err != nil {
-		return "", err
-	}
-	_, err = io.CopyBuffer(struct{ io.Writer }{dst}, struct{ io.Reader }{src}, make([]byte, 512<<10))
-	return to, errors.Join(err, dst.Close())
 }
 
 // nodeArgs are the arguments that run and the commands have in common.

@@ -31,25 +31,11 @@ var rights = []rbacv1.PolicyRule{
 // realWorld is a source that reads the real API server.
 type realWorld struct {
 	*world
-	cluster  *cluster.Cluster
-	programs cluster.Programs
+	cluster *cluster.Cluster
 }
 
 func newReal(t *testing.T) *realWorld {
-	programs, err := cluster.FindPrograms(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := cluster.Start(t.Context(), programs)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return &realWorld{world: &world{t: t}, cluster: c, programs: programs}
+	return &realWorld{world: &world{t: t}, cluster: cluster.Begin(t)}
 }
 
 // newService is a Service as users write it.
@@ -199,7 +185,7 @@ func (r *realWorld) outage() {
 	}
 	r.wait("trouble", func() bool { return r.state(kindService).Problem != "" })
 	before := slices.DeleteFunc(r.api.Names(), builtIn)
-	if err := r.cluster.StartAPI(r.t.Context(), r.programs); err != nil {
+	if err := r.cluster.StartAPI(r.t.Context()); err != nil {
 		r.t.Fatal(err)
 	}
 	ready := time.Now()
