@@ -143,11 +143,11 @@ func run(args []string) error {
 }
 
 // build compiles a package statically, as its tests of the tags, or without tags as a
-// program.
+// program. What both import is compiled as "make build" has it, and so once.
 func build(out, tags, pkg, dir string) error {
 	args := []string{"build", "-trimpath", "-buildvcs=false", "-o", out, pkg}
 	if tags != "" {
-		args = []string{"test", "-c", "-tags", tags, "-o", out, pkg}
+		args = []string{"test", "-c", "-trimpath", "-tags", tags, "-o", out, pkg}
 	}
 	cmd := exec.Command("go", args...)
 	cmd.Dir = dir
