@@ -18,7 +18,7 @@ import (
 // would need a minute to start, and time of the CPUs that the tests have.
 type judge struct {
 	proxy  string
-	peers  bool     // the tests run kube-proxy beside what PROXY names
+	peers  bool     // the tests run kube-proxy and kubectl beside what PROXY names
 	env    []string // KEY=VALUE for the tests
 	api    string   // port of the API server on our loopback; empty: the tests start one
 	server *exec.Cmd
@@ -53,6 +53,9 @@ func (j *judge) build(root string) (string, error) {
 	names := []string{"etcd", "kube-apiserver"}
 	if j.peers || strings.HasPrefix(j.proxy, "kube-proxy") {
 		names = append(names, "kube-proxy")
+	}
+	if j.peers {
+		names = append(names, "kubectl")
 	}
 	cmd := exec.Command("go", append([]string{"run", "."}, names...)...)
 	cmd.Dir = filepath.Join(root, "e2e", "peers")
