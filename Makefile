@@ -36,7 +36,7 @@ peers: build ## the real kube-proxy, kube-apiserver, kubectl and etcd, from sour
 	cd e2e/deploy/render && go vet .
 	go test -count=1 -tags peers -timeout 40m -v ./e2e/deploy
 	PROXY=api go run ./e2e/run -timeout 60m ./e2e/packets
-	go run ./e2e/run -peers -v -timeout 40m ./e2e/takeover
+	go run ./e2e/run -peers -v -timeout 60m ./e2e/takeover
 
 test: lint unit e2e ## everything
 
