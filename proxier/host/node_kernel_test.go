@@ -209,6 +209,41 @@ func TestWatchDevice(t *testing.T) {
 	next(t, events, NodeAddresses)
 }
 
+// Binding thousands of addresses does not wake the process; unbinding does.
+func TestWatchIsDeafToItsOwn(t *testing.T) {
+	handle, node := newSpace(t)
+	w := &watcher{node: node, events: make(chan Event, 1)}
+	if err := w.subscribe(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	heard := func() bool {
+		t.Helper()
+		n, _, err := unix.Recvfrom(w.socket.GetFd(), make([]byte, 1<<16), unix.MSG_DONTWAIT)
+		return err == nil && n > 0
+	}
+	for heard() { // links that settle
+		time.Sleep(10 * time.Millisecond)
+	}
+	add(t, handle, ipvsutil.Device, "10.96.0.1/32")
+	add(t, handle, ipvsutil.Device, "fd00::1/128")
+	if heard() {
+		t.Error("an address that came to the device was told")
+	}
+	remove(t, handle, ipvsutil.Device, "10.96.0.1/32")
+	if !heard() {
+		t.Error("an address that went from the device was not told")
+	}
+	add(t, handle, "eth0", "192.0.2.1/32")
+	if !heard() {
+		t.Error("an address of another device was not told")
+	}
+	w.moved(0)
+	add(t, handle, ipvsutil.Device, "10.96.0.2/32")
+	if !heard() {
+		t.Error("an address was not told after the device had gone")
+	}
+}
+
 // The rule that captures is known by its priority.
 func TestWatchRule(t *testing.T) {
 	handle, node := newSpace(t)

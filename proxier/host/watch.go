@@ -96,8 +96,8 @@ func (w *watcher) subscribe(ctx context.Context) error {
 		socket.Close()
 		return fmt.Errorf("subscribe to the node's addresses: %w", err)
 	}
-	w.tell(w.moved(own))
 	w.socket, w.stop = socket, context.AfterFunc(ctx, socket.Close)
+	w.tell(w.moved(own))
 	return nil
 }
 
@@ -207,8 +207,9 @@ func (w *watcher) linkEvent(m syscall.NetlinkMessage) Event {
 func (w *watcher) moved(own int) Event {
 	was := w.own
 	w.own = own
+	_ = deafTo(w.socket.GetFd(), own) // else more is heard than need be
 	if was != 0 && was != own {
-		return DeviceGone
+		return DeviceGone | NodeAddresses // it may be another device of the node by now, with more addresses
 	}
 	return 0
 }
