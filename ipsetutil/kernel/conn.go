@@ -18,6 +18,7 @@ import (
 // goroutines.
 type Conn struct {
 	socket *netlink.Socket
+	small  *netlink.Socket // for headers and names
 	// mu guards what follows; Do holds it throughout, so changes of two callers do
 	// not mix.
 	mu        sync.Mutex
@@ -34,9 +35,14 @@ func Open(ctx context.Context) (*Conn, error) {
 	if err != nil {
 		return nil, openError(err)
 	}
-	c := &Conn{socket: socket, revisions: map[typeKey]uint8{}}
-	if err := c.probe(ctx); err != nil {
+	small, err := netlink.OpenSmall(unix.NETLINK_NETFILTER)
+	if err != nil {
 		_ = socket.Close()
+		return nil, openError(err)
+	}
+	c := &Conn{socket: socket, small: small, revisions: map[typeKey]uint8{}}
+	if err := c.probe(ctx); err != nil {
+		_ = c.Close()
 		return nil, openError(err)
 	}
 	return c, nil
@@ -75,7 +81,7 @@ func openError(err error) error {
 }
 
 // Close closes the door. Later calls fail with os.ErrClosed.
-func (c *Conn) Close() error { return c.socket.Close() }
+func (c *Conn) Close() error { return errors.Join(c.socket.Close(), c.small.Close()) }
 
 // Create makes a set, see ipsetutil.Sets.
 func (c *Conn) Create(ctx context.Context, s ipsetutil.Set) error {
@@ -214,5 +220,9 @@ func (c *Conn) header(ctx context.Context, name string) (h ipsetutil.Header, err
 
 // list asks for one set, or all when the name is empty.
 func (c *Conn) list(ctx context.Context, name string, flags uint32, each func(body []byte) error) error {
-	return c.socket.Dump(ctx, netlink.Request{Type: cmdList, Body: encodeList(name, flags)}, each)
+	socket := c.socket
+	if flags != 0 {
+		socket = c.small // no members
+	}
+	return socket.Dump(ctx, netlink.Request{Type: cmdList, Body: encodeList(name, flags)}, each)
 }

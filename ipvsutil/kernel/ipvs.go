@@ -23,6 +23,7 @@ const chunk = 1024
 // was disturbed.
 type IPVS struct {
 	socket  *netlink.Socket
+	small   *netlink.Socket // for the real servers of one virtual server
 	family  uint16
 	counter int // a socket of the older interface; see CountIPv4
 
@@ -45,10 +46,15 @@ func open(ctx context.Context, family string) (*IPVS, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &IPVS{socket: socket}
-	k.counter, err = unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	small, err := netlink.OpenSmall(unix.NETLINK_GENERIC)
 	if err != nil {
 		_ = socket.Close()
+		return nil, err
+	}
+	k := &IPVS{socket: socket, small: small, counter: -1}
+	k.counter, err = unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		_ = k.Close()
 		return nil, fmt.Errorf("socket: %w", err)
 	}
 	if err := k.find(ctx, family); err != nil {
@@ -81,7 +87,7 @@ func (k *IPVS) Close() error {
 		_ = unix.Close(k.counter)
 		k.counter = -1
 	}
-	return k.socket.Close()
+	return errors.Join(k.socket.Close(), k.small.Close())
 }
 
 // Do implements ipvsutil.IPVS. An op that its Check refuses is not sent.

@@ -84,7 +84,7 @@ func (k *IPVS) realServers(ctx context.Context, key ipvsutil.Key) ([]ipvsutil.Re
 	k.buffer = k.buffer[:0]
 	appendKey(&k.buffer, cmdGetDest, key)
 	var list []ipvsutil.RealServerState
-	err := k.socket.Dump(ctx, k.request(), func(body []byte) error {
+	err := k.small.Dump(ctx, k.request(), func(body []byte) error {
 		r, err := decodeRealServer(body, key)
 		list = append(list, r)
 		return err

@@ -20,7 +20,7 @@ func scripted(t *testing.T, kernel func(fd int, requests []message)) *Socket {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newSocket(pair[0])
+	s := newSocket(pair[0], inSize)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -19,6 +19,9 @@ import (
 const (
 	// inSize holds the largest reply: the echo of a request of maxMessage bytes.
 	inSize = 128 << 10
+	// smallSize holds a part of a listing as the kernel makes them when it is not told
+	// of more room.
+	smallSize = 8 << 10
 	// receiveBuffer is asked for on the kernel's side. A batch in which all fail
 	// needs about 100 KiB (each reply is charged 768 bytes), more with long echoes.
 	receiveBuffer = 1 << 20
@@ -44,7 +47,14 @@ type Socket struct {
 // NETLINK_NETFILTER) in the network namespace of the calling thread, and stays in
 // that namespace whatever thread uses it later. Error replies carry an echo of the
 // request (NETLINK_CAP_ACK stays off).
-func Open(protocol int) (*Socket, error) {
+func Open(protocol int) (*Socket, error) { return open(protocol, inSize) }
+
+// OpenSmall is Open for a socket that is used for short listings alone. The kernel clears
+// as much memory for each part of one as the longest part that was ever read with the
+// socket may have had, which takes it longer than to list a few things.
+func OpenSmall(protocol int) (*Socket, error) { return open(protocol, smallSize) }
+
+func open(protocol, size int) (*Socket, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, protocol)
 	if err != nil {
 		return nil, fmt.Errorf("open netlink socket of protocol %d: %w", protocol, err)
@@ -57,14 +67,14 @@ func Open(protocol int) (*Socket, error) {
 	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, receiveBuffer) != nil {
 		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, receiveBuffer)
 	}
-	return newSocket(fd), nil
+	return newSocket(fd, size), nil
 }
 
-// newSocket takes over fd, a non-blocking datagram socket.
-func newSocket(fd int) *Socket {
+// newSocket takes over fd, a non-blocking datagram socket, to read so much at once.
+func newSocket(fd, size int) *Socket {
 	return &Socket{
 		fd:       fd,
-		in:       make([]byte, inSize),
+		in:       make([]byte, size),
 		out:      make([]byte, 0, maxBatchBytes),
 		poll:     [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}},
 		patience: defaultWait,
