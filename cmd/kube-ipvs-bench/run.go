@@ -56,6 +56,7 @@ func (o *options) run(ctx context.Context, progress io.Writer) (r *report.Report
 	// Modules are there on a node before its proxy starts; what is built in or lacks is
 	// found out by the subject.
 	_ = exec.CommandContext(ctx, "modprobe", "-aq", "ip_vs", "ip_vs_rr", "nf_conntrack", "ip_set", "dummy").Run()
+	b.warm(ctx)
 	r = &report.Report{Date: b.began.Format(time.DateOnly), Machine: machine(), Versions: map[string]string{}, Notes: o.notes}
 	for _, size := range o.sizes {
 		for round := 1; round <= o.rounds; round++ {
@@ -73,6 +74,34 @@ func (o *options) run(ctx context.Context, progress io.Writer) (r *report.Report
 		err = errFailed
 	}
 	return r, err
+}
+
+// warm starts each proxy once with next to nothing to serve, and measures nothing: the
+// first start in a kernel has it load the modules of each match and set, which on a node
+// is done once in its life, and takes longer than a thousand Services.
+func (b *bench) warm(ctx context.Context) {
+	const most = 3 * time.Minute
+	size := world.Size{Services: 3, Endpoints: 1}
+	for _, name := range b.subjects {
+		s, _ := find(name)
+		if s.program == "" || ctx.Err() != nil {
+			continue
+		}
+		t := &trial{
+			bench: b, subject: s, source: &memory{prepared: b.prepared}, world: world.New(size, "default", world.NodeName),
+			values: map[string][]float64{}, title: "first start of " + name,
+		}
+		limited, cancel := context.WithTimeoutCause(ctx, most, fmt.Errorf("it took more than %v", most))
+		err := t.prepare(limited)
+		if err == nil {
+			err = t.start(limited)
+		}
+		cancel()
+		t.close()
+		if err != nil { // the measurement will tell
+			t.say("%v", err)
+		}
+	}
 }
 
 // hostPatience is how long the machine may take until it rests from the last subject; a

@@ -23,6 +23,11 @@ import (
 // a client took it and not when the kernel did.
 const piece = 32 << 10
 
+// bookmarkEvery is the time between two signs of life to a client that wants them. An API
+// server sends them about once a minute; here some give up sooner, for want of TLS and
+// its pings.
+const bookmarkEvery = 40 * time.Second
+
 // media is the encoding that the client likes best of those that we have.
 func (s *Server) media(r *http.Request) string {
 	for kind := range strings.SplitSeq(r.Header.Get("Accept"), ",") {
@@ -201,6 +206,12 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, resource string, 
 	}
 	flush := http.NewResponseController(w)
 	events := s.events(w, resource, media)
+	var alive <-chan time.Time
+	if wanted, _ := strconv.ParseBool(r.URL.Query().Get("allowWatchBookmarks")); wanted {
+		tick := time.NewTicker(bookmarkEvery)
+		defer tick.Stop()
+		alive = tick.C
+	}
 	for flush.Flush() == nil {
 		fresh, news := s.after(resource, since)
 		for _, c := range fresh {
@@ -219,6 +230,10 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, resource string, 
 			return
 		case <-timeout:
 			return
+		case <-alive:
+			if events.Encode(bookmark(resource, since, false)) != nil {
+				return
+			}
 		case <-news:
 		}
 	}
