@@ -56,11 +56,12 @@ func (p *Proxier) work(ctx context.Context) Summary {
 		s.RetryIn = hostRetry
 		return p.end(s, start)
 	}
-	if !p.planned {
-		p.log.Info("source read", "services", len(p.source.Names()), "took", start.Sub(p.created).Round(time.Microsecond))
-	}
 	names := dirty.Services
-	if dirty.All || !p.planned {
+	if !p.planned { // nothing is known that could have gone
+		names = p.source.Names()
+		p.log.Info("source read", "services", len(names), "took", start.Sub(p.created).Round(time.Microsecond))
+		p.ledger.Expect(len(names))
+	} else if dirty.All {
 		names = union(p.source.Names(), p.ledger.Names(), names)
 	} else if again := p.panicked.due(start); len(again) > 0 {
 		names = union(names, again)

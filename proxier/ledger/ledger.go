@@ -129,6 +129,18 @@ func New(markBase uint32, markBits uint8) *Ledger {
 	return l
 }
 
+// Expect makes room in an empty ledger for so many Services, of one port each.
+func (l *Ledger) Expect(services int) {
+	if len(l.claims) > 0 {
+		return
+	}
+	l.claims = make(map[plan.ServiceName]claims, services)
+	l.contests = make(map[ipvsutil.Key][]claimant, services)
+	l.servers = make(map[ipvsutil.Key]Server, services)
+	l.members = make(map[ipsetutil.Member]holding, 2*services)
+	l.bound = make(map[netip.Addr]int, services)
+}
+
 // Replace records what an owner claims now, in place of what it claimed before,
 // and returns the keys whose desired value became another one.
 func (l *Ledger) Replace(owner Owner, now plan.Claims) Touched {

@@ -82,7 +82,7 @@ func (r *Reconciler) unbind(ctx context.Context, report *Report, work ledger.Tou
 	}
 	for _, k := range r.addressKinds(work) {
 		var addrs []netip.Addr
-		for _, a := range sortedAddrs(k.touched) {
+		for a := range k.touched {
 			switch {
 			case !has(k.seen, a) || k.wanted(a) || has(*k.failed, a):
 			case unread[a]:
@@ -91,6 +91,7 @@ func (r *Reconciler) unbind(ctx context.Context, report *Report, work ledger.Tou
 				addrs = append(addrs, a)
 			}
 		}
+		slices.SortFunc(addrs, netip.Addr.Compare)
 		if k.kind == "address" {
 			addrs = r.unused(ctx, report, addrs)
 		}
@@ -109,6 +110,7 @@ func (r *Reconciler) address(ctx context.Context, report *Report, k addressKind,
 		op, already = k.drop, fs.ErrNotExist
 	}
 	errs := op(ctx, addrs)
+	succeeded := streak{report: report}
 	for i, a := range addrs {
 		var err error
 		if errs != nil {
@@ -118,9 +120,9 @@ func (r *Reconciler) address(ctx context.Context, report *Report, k addressKind,
 			r.doubts.address(true)
 			err = nil
 		}
-		report.count(k.kind, verb, err)
 		switch {
 		case err != nil:
+			report.count(k.kind, verb, err)
 			*k.failed = set(*k.failed, a)
 			if outside, doubtful := doubt(err); doubtful {
 				r.doubts.address(outside)
@@ -130,7 +132,11 @@ func (r *Reconciler) address(ctx context.Context, report *Report, k addressKind,
 		default:
 			delete(k.seen, a)
 		}
+		if err == nil {
+			succeeded.add(Operation{k.kind, verb})
+		}
 	}
+	succeeded.end()
 }
 
 // sortedAddrs are the keys in order, so that two runs do the same.

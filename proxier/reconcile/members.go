@@ -3,6 +3,7 @@ package reconcile
 import (
 	"cmp"
 	"context"
+	"encoding/binary"
 	"errors"
 	"io/fs"
 	"maps"
@@ -75,6 +76,9 @@ func onlyExceptions(members map[ipsetutil.Member]struct{}) map[ipsetutil.Member]
 // addMembers adds what is wanted and missing, or has another mark, where pick agrees.
 func (r *Reconciler) addMembers(ctx context.Context, report *Report, touched map[ipsetutil.Member]struct{}, pick func(ipsetutil.Member) bool) {
 	var changes []ipsetutil.Change
+	if !r.settled { // they are all missing, mostly
+		changes = make([]ipsetutil.Change, 0, len(touched))
+	}
 	for m := range touched {
 		mark, wanted := r.wantMember(m)
 		have, there := r.seen.member(m)
@@ -148,6 +152,7 @@ func (r *Reconciler) change(ctx context.Context, report *Report, changes []ipset
 		r.grow(ctx, report, changes)
 	}
 	errs := r.doors.Sets.Do(ctx, changes)
+	succeeded := streak{report: report}
 	for i, c := range changes {
 		var err error
 		if errs != nil {
@@ -161,9 +166,12 @@ func (r *Reconciler) change(ctx context.Context, report *Report, changes []ipset
 		if c.Delete {
 			verb = "delete"
 		}
-		report.count("member", verb, err)
+		if err == nil {
+			succeeded.add(Operation{"member", verb})
+		}
 		switch {
 		case err != nil:
+			report.count("member", verb, err)
 			r.failed.Members = set(r.failed.Members, c.Member)
 			if outside, doubtful := doubt(err); doubtful {
 				r.doubts.set(c.Member.Set, outside)
@@ -174,12 +182,20 @@ func (r *Reconciler) change(ctx context.Context, report *Report, changes []ipset
 			r.seen.putMember(c.Member, c.Mark)
 		}
 	}
+	succeeded.end()
 }
 
 // inOrder sorts changes by memberOrder, then by set and entry. Deletions have the
 // reverse order of sets.
 func inOrder(changes []ipsetutil.Change) []ipsetutil.Change {
-	bySet := map[string][]ipsetutil.Change{}
+	counts := map[string]int{}
+	for i := range changes {
+		counts[changes[i].Member.Set]++
+	}
+	bySet := make(map[string][]ipsetutil.Change, len(counts))
+	for set, n := range counts {
+		bySet[set] = make([]ipsetutil.Change, 0, n)
+	}
 	for _, c := range changes {
 		bySet[c.Member.Set] = append(bySet[c.Member.Set], c)
 	}
@@ -192,8 +208,42 @@ func inOrder(changes []ipsetutil.Change) []ipsetutil.Change {
 	})
 	sorted := changes[:0]
 	for _, set := range sets {
-		slices.SortFunc(bySet[set], func(a, b ipsetutil.Change) int { return a.Member.Entry.Compare(b.Member.Entry) })
-		sorted = append(sorted, bySet[set]...)
+		sorted = appendSorted(sorted, bySet[set])
+	}
+	return sorted
+}
+
+// place is where an entry stands in its set, as far as its address and port tell: many
+// are sorted by that several times faster than as they are.
+type place struct {
+	high, low uint64
+	port      uint16
+	at        int
+}
+
+func (p place) compare(o place) int {
+	return cmp.Or(cmp.Compare(p.high, o.high), cmp.Compare(p.low, o.low), cmp.Compare(p.port, o.port))
+}
+
+// appendSorted appends changes of one set in the order of their entries.
+func appendSorted(sorted, of []ipsetutil.Change) []ipsetutil.Change {
+	places := make([]place, len(of))
+	for i := range of {
+		e := &of[i].Member.Entry
+		places[i] = place{port: e.Port, at: i}
+		if e.Addr.IsValid() {
+			b := e.Addr.As16()
+			places[i].high, places[i].low = binary.BigEndian.Uint64(b[:8]), binary.BigEndian.Uint64(b[8:])
+		}
+	}
+	slices.SortFunc(places, func(a, b place) int {
+		if c := a.compare(b); c != 0 {
+			return c
+		}
+		return of[a.at].Member.Entry.Compare(of[b.at].Member.Entry)
+	})
+	for _, p := range places {
+		sorted = append(sorted, of[p.at])
 	}
 	return sorted
 }

@@ -2,7 +2,6 @@ package reconcile
 
 import (
 	"cmp"
-	"hash/fnv"
 	"slices"
 
 	"kube-ipvs-proxy/ipvsutil"
@@ -20,12 +19,10 @@ func (r *Reconciler) mixed(reals []ipvsutil.RealServer) []ipvsutil.RealServer {
 		real ipvsutil.RealServer
 	}
 	ranks := make([]ranked, len(reals))
+	node := fnv(fnvBegin, []byte(r.config.NodeName))
 	for i, real := range reals {
-		h := fnv.New64a()
-		text, _ := real.Addr.MarshalBinary() // never fails
-		_, _ = h.Write([]byte(r.config.NodeName))
-		_, _ = h.Write(text)
-		ranks[i] = ranked{h.Sum64(), real}
+		addr, port := real.Addr.Addr().As16(), real.Addr.Port()
+		ranks[i] = ranked{fnv(fnv(node, addr[:]), []byte{byte(port), byte(port >> 8)}), real}
 	}
 	slices.SortFunc(ranks, func(a, b ranked) int { return cmp.Compare(a.rank, b.rank) })
 	order := make([]ipvsutil.RealServer, len(ranks))
@@ -33,4 +30,15 @@ func (r *Reconciler) mixed(reals []ipvsutil.RealServer) []ipvsutil.RealServer {
 		order[i] = ranks[i].real
 	}
 	return order
+}
+
+// fnvBegin is the hash of nothing.
+const fnvBegin uint64 = 0xcbf29ce484222325
+
+// fnv goes on with a hash (FNV-1a, 64 bits) without memory of its own.
+func fnv(h uint64, text []byte) uint64 {
+	for _, b := range text {
+		h = (h ^ uint64(b)) * 0x100000001b3
+	}
+	return h
 }

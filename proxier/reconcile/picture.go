@@ -5,6 +5,7 @@ import (
 
 	"kube-ipvs-proxy/ipsetutil"
 	"kube-ipvs-proxy/ipvsutil"
+	"kube-ipvs-proxy/proxier/ledger"
 )
 
 // picture is what the kernel has, as far as it is desired or ours: the same types
@@ -34,6 +35,16 @@ func newPicture() picture {
 		bound:   map[netip.Addr]struct{}{}, captured: map[netip.Addr]struct{}{},
 		bearers: map[ipvsutil.Key]map[ipsetutil.Entry]struct{}{},
 	}
+}
+
+// expect makes room in a picture of an empty kernel for what it is about to get.
+func (p *picture) expect(all ledger.Touched) {
+	if len(p.servers) > 0 || len(p.bound) > 0 {
+		return
+	}
+	p.servers = make(map[ipvsutil.Key]ipvsutil.VirtualServer, len(all.Servers))
+	p.reals = make(map[ipvsutil.Key]map[netip.AddrPort]uint32, len(all.Servers))
+	p.bound = make(map[netip.Addr]struct{}, len(all.Bound))
 }
 
 func (p *picture) member(m ipsetutil.Member) (mark uint32, ok bool) {

@@ -96,6 +96,7 @@ type Reconciler struct {
 	others   others
 	leaving  leaving
 	refresh  refresh
+	ops      []ipvsutil.Op // of raise, to be used again in the same round
 }
 
 // New returns a reconciler that has observed nothing yet: its first round reads the
@@ -126,7 +127,7 @@ func (r *Reconciler) Round(ctx context.Context, touched ledger.Touched) Report {
 		all := r.desired.All()
 		all.Merge(r.pending)
 		r.pending = all
-		r.refresh.start(time.Now())
+		r.seen.expect(all)
 		r.askOthers(ctx, report)
 	}
 	r.look(ctx, report, touched.Len() > 0)
@@ -136,6 +137,9 @@ func (r *Reconciler) Round(ctx context.Context, touched ledger.Touched) Report {
 	r.apply(ctx, report, &work)
 	if r.doubts.any() && r.doubts.retry.failures == 0 {
 		r.again(ctx, report, &work)
+	}
+	if first {
+		r.refresh.start(time.Now()) // what was just written need not be read
 	}
 	r.deleteFlows(ctx, report)
 	r.failing.settle(work, r.failed, time.Now())
@@ -218,6 +222,7 @@ func (r *Reconciler) build(ctx context.Context, report *Report, work *ledger.Tou
 	for keys := range slices.Chunk(sortedKeys(work.Servers), serversAtOnce) {
 		r.do(ctx, report, r.raise(keys))
 	}
+	r.ops = nil
 	r.shield(ctx, report, work)
 	r.bind(ctx, report, *work)
 	if last && !r.ensureRules(ctx, report) {

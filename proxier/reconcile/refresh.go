@@ -127,7 +127,8 @@ type Counter interface {
 
 // lookAtServers lists the virtual servers. Where there are none of IPv6 and as many of
 // IPv4 as last time, nobody has flushed or deleted them, and the list is made once in a
-// refresh period: it tells who changed one, or made another in the place of one of ours.
+// refresh period, if there is any: it tells who changed one, or made another in the place
+// of one of ours.
 func (r *Reconciler) lookAtServers(ctx context.Context, report *Report, now time.Time) {
 	f := &r.refresh
 	count := -1
@@ -138,7 +139,7 @@ func (r *Reconciler) lookAtServers(ctx context.Context, report *Report, now time
 			count = n
 		}
 	}
-	if count >= 0 && count == f.counted && now.Before(f.allAt) {
+	if count >= 0 && count == f.counted && (f.full == 0 || now.Before(f.allAt)) {
 		return
 	}
 	f.counted = -1

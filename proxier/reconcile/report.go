@@ -55,25 +55,53 @@ const maxErrors = 10
 
 // count takes down one operation.
 func (r *Report) count(kind, verb string, err error) {
+	if err == nil {
+		r.add(Operation{kind, verb}, Tally{Succeeded: 1})
+		return
+	}
+	r.add(Operation{kind, verb}, Tally{Failed: 1})
+	r.fail(err)
+}
+
+// add takes down operations of one kind.
+func (r *Report) add(op Operation, more Tally) {
 	if r.Operations == nil {
 		r.Operations = map[Operation]Tally{}
 	}
-	op := Operation{kind, verb}
 	tally := r.Operations[op]
-	if err == nil {
-		tally.Succeeded++
-	} else {
-		tally.Failed++
-		r.fail(err)
-	}
+	tally.Succeeded += more.Succeeded
+	tally.Failed += more.Failed
 	r.Operations[op] = tally
-	if verb != "list" && kind != "device" {
-		r.Ops++
+	if op.Verb != "list" && op.Kind != "device" {
+		r.Ops += more.Succeeded + more.Failed
 	}
 }
 
-// countOp takes down an operation of IPVS.
-func (r *Report) countOp(op ipvsutil.Op, err error) {
+// streak takes down operations that succeeded, those of one kind in a row at once: at
+// the start there are as many as there are endpoints.
+type streak struct {
+	report *Report
+	op     Operation
+	n      int
+}
+
+func (s *streak) add(op Operation) {
+	if op != s.op {
+		s.end()
+		s.op = op
+	}
+	s.n++
+}
+
+func (s *streak) end() {
+	if s.n > 0 {
+		s.report.add(s.op, Tally{Succeeded: s.n})
+	}
+	s.n = 0
+}
+
+// operationOf says what an operation of IPVS is.
+func operationOf(op ipvsutil.Op) Operation {
 	kind, verb := "virtual_server", "create"
 	switch op.Verb {
 	case ipvsutil.UpdateVirtualServer:
@@ -90,7 +118,7 @@ func (r *Report) countOp(op ipvsutil.Op, err error) {
 	case ipvsutil.DeleteRealServer:
 		kind, verb = "real_server", "delete"
 	}
-	r.count(kind, verb, err)
+	return Operation{kind, verb}
 }
 
 func (r *Report) fail(err error) {

@@ -16,7 +16,7 @@ import (
 // raise returns the operations that create and restore servers, each virtual server
 // followed by its real ones so that it stands empty for no longer than must be.
 func (r *Reconciler) raise(keys []ipvsutil.Key) []ipvsutil.Op {
-	var ops []ipvsutil.Op
+	ops := r.ops[:0]
 	held := r.held()
 	for _, key := range keys {
 		want, wanted := r.wantServer(key)
@@ -36,6 +36,7 @@ func (r *Reconciler) raise(keys []ipvsutil.Key) []ipvsutil.Op {
 		}
 		ops = r.raiseReals(ops, want)
 	}
+	r.ops = ops
 	return ops
 }
 
@@ -45,6 +46,9 @@ func (r *Reconciler) raiseReals(ops []ipvsutil.Op, want ledger.Server) []ipvsuti
 	key := want.Key
 	r.remember(key, want)
 	have := r.seen.reals[key]
+	if have == nil {
+		r.seen.reals[key] = make(map[netip.AddrPort]uint32, len(want.RealServers))
+	}
 	for _, real := range r.mixed(want.RealServers) {
 		weight, there := have[real.Addr]
 		drained := r.drains[key][real.Addr].kept // of one whose wanted weight is zero, too
@@ -71,11 +75,17 @@ func (r *Reconciler) remember(key ipvsutil.Key, want ledger.Server) {
 // lower returns the operations that drain and delete.
 func (r *Reconciler) lower(touched map[ipvsutil.Key]struct{}) []ipvsutil.Op {
 	var ops []ipvsutil.Op
-	for _, key := range sortedKeys(touched) {
+	var keys []ipvsutil.Key
+	for key := range touched {
+		if r.mayHaveToGo(key) {
+			keys = append(keys, key)
+		}
+	}
+	slices.SortFunc(keys, ipvsutil.Key.Compare)
+	for _, key := range keys {
 		want, wanted := r.wantServer(key)
-		have, there := r.seen.servers[key]
+		have := r.seen.servers[key]
 		switch {
-		case !there:
 		case !wanted:
 			ops = append(ops, ipvsutil.Op{Verb: ipvsutil.DeleteVirtualServer, Server: have})
 		case has(r.failed.Servers, key) && !r.serves(want):
@@ -85,6 +95,21 @@ func (r *Reconciler) lower(touched map[ipvsutil.Key]struct{}) []ipvsutil.Op {
 		}
 	}
 	return ops
+}
+
+// mayHaveToGo tells a server that is there and not wanted, or has a real server that is
+// not. At the start of a node that is none of them.
+func (r *Reconciler) mayHaveToGo(key ipvsutil.Key) bool {
+	want, wanted := r.wantServer(key)
+	if _, there := r.seen.servers[key]; !there || !wanted {
+		return there
+	}
+	for addr := range r.seen.reals[key] {
+		if _, wanted := slices.BinarySearchFunc(want.RealServers, addr, compareReal); !wanted {
+			return true
+		}
+	}
+	return false
 }
 
 // serves tells whether the kernel has one at least of the wanted real servers.
@@ -165,6 +190,7 @@ func (r *Reconciler) do(ctx context.Context, report *Report, ops []ipvsutil.Op) 
 		return
 	}
 	errs := r.doors.IPVS.Do(ctx, ops)
+	succeeded := streak{report: report}
 	lost := map[ipvsutil.Key]bool{} // virtual servers that could not be created
 	for i, op := range ops {
 		var err error
@@ -180,17 +206,20 @@ func (r *Reconciler) do(ctx context.Context, report *Report, ops []ipvsutil.Op) 
 			r.doubts.server(key, true)
 			err = nil
 		}
-		report.countOp(op, err)
 		if err == nil {
+			succeeded.add(operationOf(op))
 			r.done(op)
 			continue
 		}
+		what := operationOf(op)
+		report.count(what.Kind, what.Verb, err)
 		lost[key] = op.Verb == ipvsutil.CreateVirtualServer
 		r.failed.Servers = set(r.failed.Servers, key)
 		if outside, doubtful := doubt(err); doubtful {
 			r.doubts.server(key, outside)
 		}
 	}
+	succeeded.end()
 }
 
 func isDelete(v ipvsutil.Verb) bool {

@@ -157,6 +157,9 @@ func (r *Reconciler) grow(ctx context.Context, report *Report, additions []ipset
 			}
 		}
 		additions = additions[n:]
+		if r.seen.members[name] == nil {
+			r.seen.members[name] = make(map[ipsetutil.Entry]uint32, more)
+		}
 		set, known := ipsetutil.ByName(name)
 		from := r.seen.sizes[name]
 		if !known || from == 0 {

@@ -69,6 +69,9 @@ const silencePlain = 45 * time.Second
 // maxShort is how many watches in a row may end as soon as they began.
 const maxShort = 3
 
+// ahead is how many events of a watch may be read before they are taken in.
+const ahead = 32
+
 // feed reads one resource: it does the requests of a reflector and keeps an eye on
 // their fate.
 type feed struct {
@@ -141,7 +144,7 @@ func (f *feed) open(ctx context.Context, o metav1.ListOptions) (watch.Interface,
 		return nil, err
 	}
 	s := &stream{
-		feed: f, inner: w, out: make(chan watch.Event), stop: make(chan struct{}),
+		feed: f, inner: w, out: make(chan watch.Event, ahead), stop: make(chan struct{}),
 		server: server, initial: initial, begun: time.Now(),
 	}
 	go s.run(ctx)

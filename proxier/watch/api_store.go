@@ -65,6 +65,10 @@ func (s *store) Replace(items []any, _ string) error {
 		objects[o.key] = o
 	}
 	s.api.change(func() {
+		if len(s.objects) == 0 {
+			s.objects = make(map[objectKey]*object, len(objects))
+			s.api.index.expect(len(objects))
+		}
 		for key := range s.objects {
 			if objects[key] == nil {
 				s.set(key, nil, time.Time{})
@@ -117,11 +121,22 @@ func (s *store) translate(obj any) (*object, error) {
 		return nil, err
 	}
 	o := &object{key: key}
-	r := &reports{object: clip(key.String())}
-	if err := key.check(); err != nil {
+	r := &reports{}
+	if err := s.fill(o, obj, r); err != nil {
+		return nil, err
+	}
+	if len(r.list) > 0 {
+		r.of(clip(key.String())) // few have problems
+	}
+	o.problems = r.problems()
+	return o, nil
+}
+
+// fill translates what is in an object.
+func (s *store) fill(o *object, obj any, r *reports) error {
+	if err := o.key.check(); err != nil {
 		r.add("", "%v", err)
-		o.problems = r.problems()
-		return o, nil
+		return nil
 	}
 	switch t := obj.(type) {
 	case *corev1.Service:
@@ -134,10 +149,9 @@ func (s *store) translate(obj any) (*object, error) {
 	case *corev1.Node:
 		o.node = node(t, r)
 	default:
-		return nil, fmt.Errorf("%s: is a %T", key, obj)
+		return fmt.Errorf("%s: is a %T", o.key, obj)
 	}
-	o.problems = r.problems()
-	return o, nil
+	return nil
 }
 
 // set makes now, or nil for none, the object of the key. One that means the same as

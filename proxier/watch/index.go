@@ -84,6 +84,14 @@ func (x *index) replace(files map[string]*file) {
 	}
 }
 
+// expect makes room in an empty index for so many Services.
+func (x *index) expect(services int) {
+	if len(x.entries) == 0 {
+		x.entries = make(map[plan.ServiceName]*entry, services)
+		x.dirty = make(map[plan.ServiceName]bool, services)
+	}
+}
+
 // winner returns the object that counts among those of one key, nil for none.
 func (x *index) winner(key objectKey) *object {
 	list := x.holders[key]

@@ -16,7 +16,8 @@ const maxLabel = 63
 // port or its node port, each together with the protocol.
 type taken struct {
 	kind     string
-	value    string
+	name     string
+	number   uint16
 	protocol ipvsutil.Protocol
 }
 
@@ -26,20 +27,19 @@ func ports(in []corev1.ServicePort, r *reports) []plan.Port {
 	out := make([]plan.Port, 0, len(in))
 	seen := make(map[taken]bool, 2*len(in))
 	for i := range in {
-		part := portPart(&in[i])
 		port, err := servicePort(&in[i])
 		if err != nil {
-			r.add(part, "%v", err)
+			r.add(portPart(&in[i]), "%v", err)
 			continue
 		}
-		name := taken{"name", port.Name, port.Protocol}
-		number := taken{"port", fmt.Sprint(port.Port), port.Protocol}
+		name := taken{"name", port.Name, 0, port.Protocol}
+		number := taken{"port", "", port.Port, port.Protocol}
 		if seen[name] || seen[number] {
-			r.add(part, "a port with this name or number and protocol %s comes before it", port.Protocol)
+			r.add(portPart(&in[i]), "a port with this name or number and protocol %s comes before it", port.Protocol)
 			continue
 		}
 		seen[name], seen[number] = true, true
-		port.NodePort = nodePort(&in[i], port.Protocol, part, seen, r)
+		port.NodePort = nodePort(&in[i], port.Protocol, seen, r)
 		out = append(out, port)
 	}
 	return out
@@ -62,18 +62,18 @@ func servicePort(in *corev1.ServicePort) (plan.Port, error) {
 }
 
 // nodePort returns zero when there is none or when it cannot be used.
-func nodePort(in *corev1.ServicePort, proto ipvsutil.Protocol, part string, seen map[taken]bool, r *reports) uint16 {
+func nodePort(in *corev1.ServicePort, proto ipvsutil.Protocol, seen map[taken]bool, r *reports) uint16 {
 	if in.NodePort == 0 {
 		return 0
 	}
 	number, err := parsePort(in.NodePort)
 	if err != nil {
-		r.add(part, "nodePort %v", err)
+		r.add(portPart(in), "nodePort %v", err)
 		return 0
 	}
-	key := taken{"nodePort", fmt.Sprint(number), proto}
+	key := taken{"nodePort", "", number, proto}
 	if seen[key] {
-		r.add(part, "nodePort %d is used by a port before it", number)
+		r.add(portPart(in), "nodePort %d is used by a port before it", number)
 		return 0
 	}
 	seen[key] = true

@@ -81,6 +81,14 @@ func (r *reports) add(part, format string, args ...any) {
 	r.list = append(r.list, Problem{Object: r.object, Part: part, Reason: fmt.Sprintf(format, args...)})
 }
 
+// of names the object of what was reported.
+func (r *reports) of(object string) {
+	r.object = object
+	for i := range r.list {
+		r.list[i].Object = object
+	}
+}
+
 // problems returns what was reported.
 func (r *reports) problems() []Problem {
 	if r.more == 0 {

@@ -92,17 +92,17 @@ func clusterIPTexts(spec *corev1.ServiceSpec) []string {
 func clusterIPs(texts []string, families []corev1.IPFamily, r *reports) []netip.Addr {
 	var out []netip.Addr
 	for i, text := range texts {
-		part := "clusterIP " + clip(text)
 		addr, err := parseUsable(text)
+		add := func(format string, args ...any) { r.add("clusterIP "+clip(text), format, args...) }
 		switch {
 		case err != nil:
-			r.add(part, "%v", err)
+			add("%v", err)
 		case len(families) > 0 && i >= len(families):
-			r.add(part, "has no entry in ipFamilies")
+			add("has no entry in ipFamilies")
 		case len(families) > 0 && string(families[i]) != familyName(addr):
-			r.add(part, "is not an %s address, as ipFamilies says", clip(string(families[i])))
+			add("is not an %s address, as ipFamilies says", clip(string(families[i])))
 		case slices.ContainsFunc(out, func(a netip.Addr) bool { return a.Is4() == addr.Is4() }):
-			r.add(part, "is a second %s address", familyName(addr))
+			add("is a second %s address", familyName(addr))
 		default:
 			out = append(out, addr)
 		}

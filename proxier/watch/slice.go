@@ -71,12 +71,11 @@ func slicePorts(in []discoveryv1.EndpointPort, r *reports) []plan.Port {
 		if p.Name == nil || p.Port == nil {
 			continue
 		}
-		part := "port " + clip(*p.Name)
 		port := plan.Port{Name: intern(*p.Name)}
 		if p.Protocol != nil {
 			proto, ok := protocol(*p.Protocol)
 			if !ok {
-				r.add(part, "protocol %s is unknown", clip(string(*p.Protocol)))
+				r.add("port "+clip(*p.Name), "protocol %s is unknown", clip(string(*p.Protocol)))
 				continue
 			}
 			port.Protocol = proto
@@ -85,7 +84,7 @@ func slicePorts(in []discoveryv1.EndpointPort, r *reports) []plan.Port {
 		}
 		var err error
 		if port.Port, err = parsePort(*p.Port); err != nil {
-			r.add(part, "port %v", err)
+			r.add("port "+clip(*p.Name), "port %v", err)
 			continue
 		}
 		out = append(out, port)
