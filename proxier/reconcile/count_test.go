@@ -61,6 +61,23 @@ func TestServersAreCountedBeforeTheyAreListed(t *testing.T) {
 	})
 }
 
+// What we make and delete ourselves is counted, and needs no list.
+func TestOwnServersAreCounted(t *testing.T) {
+	counted(t, 1, func(w *world, asked *int) {
+		for i := range 5 {
+			s := newService(100+i).with(i, i+1)
+			s.ClusterIPs = s.ClusterIPs[:1]
+			w.put(s)
+			w.pass(time.Minute)
+			w.remove(s)
+			w.pass(time.Minute)
+		}
+		if n := w.ipvs.Counts().ListVirtual; n > 2 || *asked < 15 {
+			t.Errorf("in ten minutes with ten changes listed %d times, counted %d times", n, *asked)
+		}
+	})
+}
+
 // A server that somebody deletes is put back within a period, one that somebody changes,
 // or that takes the place of ours, within a refresh period.
 func TestCountedServersAreRepaired(t *testing.T) {

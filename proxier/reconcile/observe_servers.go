@@ -57,8 +57,10 @@ func (r *Reconciler) complete(found map[ipvsutil.Key]ipvsutil.VirtualServer) boo
 func (r *Reconciler) readServers(ctx context.Context, report *Report, all bool, named map[ipvsutil.Key]bool) bool {
 	found, ok := r.listServers(ctx, report)
 	if !ok {
+		r.refresh.counted = -1
 		return false
 	}
+	r.refresh.listed(found)
 	var unread []ipvsutil.Key
 	for key, s := range found {
 		have, known := r.seen.servers[key]

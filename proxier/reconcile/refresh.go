@@ -30,8 +30,9 @@ type refresh struct {
 	listAt     time.Time
 	spreadAt   time.Time
 	rulesAt    time.Time
-	// counted is the number of virtual servers of IPv4 when they were listed last, below
-	// zero when it may be another by now; at allAt they are listed whatever their number.
+	// counted is the number of virtual servers of IPv4 that there should be: when they were
+	// listed last, and what we made and deleted since; below zero when that is not known.
+	// At allAt they are listed whatever their number.
 	counted int
 	allAt   time.Time
 	// servers and sets are those not yet read in this period.
@@ -142,9 +143,29 @@ func (r *Reconciler) lookAtServers(ctx context.Context, report *Report, now time
 	if count >= 0 && count == f.counted && (f.full == 0 || now.Before(f.allAt)) {
 		return
 	}
-	f.counted = -1
-	if r.readServers(ctx, report, false, nil) {
-		f.counted, f.allAt = count, now.Add(f.full)
+	r.readServers(ctx, report, false, nil)
+}
+
+// follow counts what we did to virtual servers of IPv4.
+func (f *refresh) follow(op ipvsutil.Op) {
+	if f.counted < 0 || op.Server.Key.IsIPv6() {
+		return
+	}
+	switch op.Verb {
+	case ipvsutil.CreateVirtualServer:
+		f.counted++
+	case ipvsutil.DeleteVirtualServer:
+		f.counted--
+	}
+}
+
+// listed takes down that the virtual servers were listed.
+func (f *refresh) listed(found map[ipvsutil.Key]ipvsutil.VirtualServer) {
+	f.counted, f.allAt = 0, time.Now().Add(f.full)
+	for key := range found {
+		if !key.IsIPv6() {
+			f.counted++
+		}
 	}
 }
 

@@ -229,9 +229,7 @@ func isDelete(v ipvsutil.Verb) bool {
 // done records in the picture what the kernel has done.
 func (r *Reconciler) done(op ipvsutil.Op) {
 	key := op.Server.Key
-	if op.Verb == ipvsutil.CreateVirtualServer || op.Verb == ipvsutil.DeleteVirtualServer {
-		r.refresh.counted = -1
-	}
+	r.refresh.follow(op)
 	switch op.Verb {
 	case ipvsutil.CreateVirtualServer:
 		r.seen.servers[key] = op.Server
