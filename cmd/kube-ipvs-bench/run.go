@@ -76,32 +76,37 @@ func (o *options) run(ctx context.Context, progress io.Writer) (r *report.Report
 	return r, err
 }
 
-// warm starts each proxy once with next to nothing to serve, and measures nothing: the
-// first start in a kernel has it load the modules of each match and set, which on a node
-// is done once in its life, and takes longer than a thousand Services.
+// warm starts each subject once with next to nothing to serve, and measures nothing: the
+// first start in a kernel has it load the modules of each match and set, and programs from
+// disk, which on a node is done once in its life, and takes longer than a thousand Services.
 func (b *bench) warm(ctx context.Context) {
 	const most = 3 * time.Minute
 	size := world.Size{Services: 3, Endpoints: 1}
 	for _, name := range b.subjects {
 		s, _ := find(name)
-		if s.program == "" || ctx.Err() != nil {
-			continue
-		}
 		t := &trial{
 			bench: b, subject: s, source: &memory{prepared: b.prepared}, world: world.New(size, "default", world.NodeName),
 			values: map[string][]float64{}, title: "first start of " + name,
 		}
 		limited, cancel := context.WithTimeoutCause(ctx, most, fmt.Errorf("it took more than %v", most))
-		err := t.prepare(limited)
-		if err == nil {
-			err = t.start(limited)
-		}
+		err := t.warm(limited)
 		cancel()
 		t.close()
-		if err != nil { // the measurement will tell
+		if err != nil && ctx.Err() == nil { // the measurement will tell
 			t.say("%v", err)
 		}
 	}
+}
+
+// warm is the start alone.
+func (t *trial) warm(ctx context.Context) error {
+	if t.subject.program == "" {
+		return t.tools(ctx)
+	}
+	if err := t.prepare(ctx); err != nil {
+		return err
+	}
+	return t.start(ctx)
 }
 
 // hostPatience is how long the machine may take until it rests from the last subject; a
