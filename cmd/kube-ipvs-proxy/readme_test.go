@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"flag"
 	"os"
 	"regexp"
 	"strings"
@@ -58,6 +59,32 @@ func TestFlagsOfTheDocuments(t *testing.T) {
 		if strings.Contains(note.Text, "unknown") {
 			t.Errorf("the sample: %s", note.Text)
 		}
+	}
+}
+
+var update = flag.Bool("update", false, "write deploy/options.md")
+
+// TestOptionsDocument: deploy/options.md has what run --help says of each flag.
+func TestOptionsDocument(t *testing.T) {
+	help, err := execute(t, "run", "--help")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, flags, ok := strings.Cut(help, "kube-ipvs-proxy run --manifests /etc/services --once\n\n")
+	flags, _, more := strings.Cut(flags, "\nFlags:\n")
+	if !ok || !more {
+		t.Fatalf("no flags in %q", help)
+	}
+	want := "# All options\n\nWritten by `go test ./cmd/kube-ipvs-proxy -run OptionsDocument -update` from `kube-ipvs-proxy run --help`. In the\n" +
+		"file of `--config` they are fields of the KubeProxyConfiguration, as in kube-proxy, or of our own document.\n\n```\n" + strings.TrimSpace(flags) + "\n```\n"
+	const file = "../../deploy/options.md"
+	if *update {
+		if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if have, err := os.ReadFile(file); err != nil || string(have) != want {
+		t.Errorf("%s is not what the help says (-update writes it): %v", file, err)
 	}
 }
 
