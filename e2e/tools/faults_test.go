@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -99,7 +100,7 @@ var hostFaults = []fault{
 		says: "warning chains of kube-proxy's iptables mode are here: 1 (first: IPv4 nat KUBE-SVC-AAAA): a kube-proxy runs beside this proxy"},
 	{name: "tables of another proxy", plant: []string{"nft add table ip kube-proxy"}, undo: []string{"nft delete table ip kube-proxy"}, ask: doctorAsk,
 		says: "warning nftables tables of kube-proxy are here (ip kube-proxy)"},
-	{name: "asymmetric routes with rp_filter", plant: []string{"sysctl -qw net.ipv4.conf.all.rp_filter=1", "ip route add 172.30.0.5/32 dev cbr0"}, act: request,
+	{name: "asymmetric routes with rp_filter", act: loseRequest,
 		undo: []string{"sysctl -qw net.ipv4.conf.all.rp_filter=0", "ip route del 172.30.0.5/32 dev cbr0"}, ask: doctorAsk,
 		says: "packets came by another device than the way back to their source, and were dropped in silence"},
 	{name: "short idle limit", plant: []string{"ipvsadm --set 60 30 30"}, undo: []string{"ipvsadm --set 900 120 300"}, ask: doctorAsk,
@@ -287,12 +288,22 @@ func plant(t *testing.T, line string) {
 	}
 }
 
-// request has the client send one that cannot be answered.
-func request(t *testing.T) {
+// loseRequest has the client send a request against the way back, after one that has the two
+// know each other's hardware address: for want of that nothing would be counted.
+func loseRequest(t *testing.T) {
 	t.Helper()
-	to := netip.AddrPortFrom(lab.Host(N).Addr(testbed.IPv4), 30080)
-	if r := lab.Host(testbed.Client).Probe.Do(probe.Call{Protocol: probe.TCP, To: to, Timeout: probe.DefaultTimeout / 4}); r.Outcome != probe.Timeout {
-		t.Errorf("a request against the way back: %v", r)
+	ask := func(port uint16, limit time.Duration) probe.Outcome {
+		to := netip.AddrPortFrom(lab.Host(N).Addr(testbed.IPv4), port)
+		return lab.Host(testbed.Client).Probe.Do(probe.Call{Protocol: probe.TCP, To: to, Timeout: limit}).Outcome
+	}
+	const closed = 1
+	if outcome := ask(closed, probe.DefaultTimeout); outcome != probe.Refused {
+		t.Errorf("a request to a closed port: %v", outcome)
+	}
+	plant(t, "sysctl -qw net.ipv4.conf.all.rp_filter=1")
+	plant(t, "ip route add 172.30.0.5/32 dev cbr0")
+	if outcome := ask(30080, probe.DefaultTimeout/4); outcome != probe.Timeout {
+		t.Errorf("a request against the way back: %v", outcome)
 	}
 }
 
