@@ -5,7 +5,7 @@ STATIC   := go build -buildvcs=false
 # One way of compiling for the programs, their tests and the linters: what they import is
 # compiled once. The race detector alone needs another one.
 export CGO_ENABLED := 0
-export GOFLAGS     := -trimpath
+export GOFLAGS     := $(strip $(GOFLAGS) -trimpath)
 
 # What "make bench" measures; "bin/kube-ipvs-bench --help" lists all that can be said.
 BENCH    ?= --sizes 100x4,1000x4,5000x4,1000x50 --rounds 3
