@@ -273,6 +273,9 @@ func checkCodes(t *testing.T, answers map[string]answer) {
 		if a.code != want {
 			t.Errorf("%s ended with %d: %s", ask, a.code, a.errors)
 		}
+		if ask == "verify" && strings.Contains(flat(a.out), "fine: ") { // else each alone would have it end with 1
+			t.Errorf("verify takes a fault for none: %s", a.out)
+		}
 	}
 }
 
