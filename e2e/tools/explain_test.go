@@ -33,7 +33,6 @@ func TestToolsBesideAnAgent(t *testing.T) {
 			t.Error(err)
 		}
 		tool(t, "ipvsadm -D -t 10.96.0.90:80") // it lingers for the connection's sake
-		settle(t)
 	}()
 	if err := lab.Settle(context.Background(), N); err != nil {
 		t.Fatal(err)

@@ -100,7 +100,7 @@ func tool(t *testing.T, line string) string {
 	return out
 }
 
-// settle brings the plan into the kernel.
+// settle brings the plan into the kernel. Each test begins with it, and need not end with it.
 func settle(t *testing.T) {
 	t.Helper()
 	if a := command(t, "run", "--once"); a.code != 0 {

@@ -101,7 +101,6 @@ func TestVerifyJSON(t *testing.T) {
 	if a.code != 1 || v.Result != "different" || wrong != 1 {
 		t.Errorf("%d: %+v", a.code, v)
 	}
-	settle(t)
 }
 
 // TestHalfAState: of a node on which a proxy died at its start, or on which somebody began
