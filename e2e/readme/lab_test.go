@@ -30,6 +30,7 @@ func startLab(t *testing.T) *testbed.Lab {
 	if err != nil {
 		t.Fatal(err)
 	}
+	lab.SettleLimit = testbed.StartLimit // agents start in it
 	t.Cleanup(func() {
 		if err := lab.Close(); err != nil {
 			t.Error(err)

@@ -44,6 +44,7 @@ func run(m *testing.M) (code int, err error) {
 		return 1, err
 	}
 	defer func() { err = errors.Join(err, lab.Close()) }()
+	lab.SettleLimit = testbed.StartLimit // an agent starts in it
 	if program, err = lab.Product(); err != nil {
 		return 1, err
 	}
