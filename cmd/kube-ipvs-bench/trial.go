@@ -155,8 +155,9 @@ func (t *trial) start(ctx context.Context) error {
 	t.noteTime(report.StartCPU, cpu)
 	kernel, err2 := t.process.KernelCPU()
 	t.noteTime(report.StartKernelCPU, kernel)
-	rss, err3 := t.process.RSS()
+	rss, peak, err3 := t.process.RSS()
 	t.note(report.RSS, float64(rss))
+	t.note(report.RSSPeak, float64(peak))
 	if err := errors.Join(err, err2, err3); err != nil {
 		return err
 	}

@@ -38,7 +38,7 @@ const (
 	StreamKernel, StreamPacket, StreamCPU                = "stream_kernel", "stream_packet", "stream_cpu"
 	ConnectFirst, ConnectMiddle, ConnectLast             = "connect_first", "connect_middle", "connect_last"
 	StartKernelCPU                                       = "start_cpu_kernel"
-	IdleCPU, IdleRun, RSS                                = "idle_cpu", "idle_processes", "rss"
+	IdleCPU, IdleRun, RSS, RSSPeak                       = "idle_cpu", "idle_processes", "rss", "rss_peak"
 )
 
 // Metrics is all of them, in the order of the table.
@@ -49,6 +49,7 @@ var Metrics = []Metric{
 	{StartCPU, "CPU until it rests", "s", 1},
 	{StartKernelCPU, "of that the kernel's", "s", 1},
 	{RSS, "memory at rest (RSS)", "MiB", 1.0 / (1 << 20)},
+	{RSSPeak, "memory at most until then", "MiB", 1.0 / (1 << 20)},
 	{ReplaceKernel, "one endpoint replaced: kernel", "ms", 1e3},
 	{ReplacePacket, "one endpoint replaced: first packet", "ms", 1e3},
 	{ReplaceCPU, "one endpoint replaced: CPU", "ms", 1e3},

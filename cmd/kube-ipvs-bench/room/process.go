@@ -76,19 +76,28 @@ func (p *Process) KernelCPU() (time.Duration, error) {
 	return kernel, err
 }
 
-// RSS is its resident memory now, in bytes.
-func (p *Process) RSS() (int64, error) {
+// RSS is its resident memory in bytes: now, and the most that it ever had.
+func (p *Process) RSS() (now, most int64, err error) {
+	if now, err = p.status("VmRSS:"); err != nil {
+		return 0, 0, err
+	}
+	most, err = p.status("VmHWM:")
+	return now, most, err
+}
+
+// status is a size in the kernel's account of the process.
+func (p *Process) status(field string) (int64, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
 	if err != nil {
 		return 0, err
 	}
 	for line := range strings.Lines(string(text)) {
-		if value, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+		if value, ok := strings.CutPrefix(line, field); ok {
 			n, err := strconv.ParseInt(strings.Fields(value)[0], 10, 64)
 			return n << 10, err
 		}
 	}
-	return 0, fmt.Errorf("process %d has no VmRSS", p.cmd.Process.Pid)
+	return 0, fmt.Errorf("process %d has no %s", p.cmd.Process.Pid, field)
 }
 
 // Quiet waits until it has used nearly no CPU for a while.
