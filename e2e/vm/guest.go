@@ -133,6 +133,9 @@ func guestRoot(j job) (program string, err error) {
 	); err != nil {
 		return "", err
 	}
+	if err := keep(root, j.Keep); err != nil {
+		return "", err
+	}
 	modules := root + "/lib/modules"
 	if target, err := os.Readlink(root + "/lib"); err == nil { // Debian: usr/lib
 		modules = filepath.Join(root, target, "modules")

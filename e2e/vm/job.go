@@ -24,6 +24,7 @@ type job struct {
 	Root    string   // empty directory of the host to build the new root on; namespaces only
 	Results string   // absolute host path of /results; empty: none
 	Forward bool     // the machine has a network device for forwardTarget
+	Keep    []string // files of the host that are read into the machine's memory beforehand
 }
 
 // newJob resolves the program, the working directory and the results folder
@@ -38,6 +39,9 @@ func newJob(o options) (job, error) {
 		Dir:     dir,
 		Forward: o.api != 0,
 		Env:     append([]string{"PATH=" + defaultPath, "HOME=/root", "TERM=dumb", "LANG=C.UTF-8"}, o.env...),
+	}
+	if o.steady {
+		j.Keep = kept()
 	}
 	if j.Program, err = findProgram(o.program[0]); err != nil {
 		return job{}, err
