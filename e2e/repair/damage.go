@@ -23,7 +23,8 @@ func damages() []damage {
 		{"`ip link del kube-ipvs0`", byEvent, []string{"ip link del kube-ipvs0"}},
 		{"`ip link set kube-ipvs0 up`, then `down`", byEvent, []string{"ip link set kube-ipvs0 up; ip link set kube-ipvs0 down"}},
 		{"`ip address flush dev kube-ipvs0`", byEvent, []string{"ip address flush dev kube-ipvs0"}},
-		{"policy rule and routes of captured addresses", byEvent, []string{"ip rule del priority 98", "ip route flush table all proto 150"}},
+		{"policy rule of captured addresses", byEvent, []string{"ip rule del priority 98"}},
+		{"routes of captured addresses", byListing, []string{"ip route flush table all proto 150"}},
 		{"`iptables -F` and `-X` of all tables, both families", byEvent, []string{
 			"for p in iptables ip6tables; do for t in nat mangle filter; do $p -t $t -F; $p -t $t -X; done; done"}},
 		{"`nft flush ruleset`", byEvent, []string{"nft flush ruleset"}},
