@@ -93,10 +93,21 @@ func once(h *testbed.Host, folder string, bare bool) error {
 func (a *agent) end() error {
 	a.stop()
 	<-a.done
-	if errors.Is(a.err, context.Canceled) {
+	if errors.Is(a.err, context.Canceled) || errors.Is(a.err, context.DeadlineExceeded) {
 		return nil
 	}
 	return a.err
+}
+
+// late tells that the agent ended because a program took too long at its start, as on a
+// machine that is starved: it has to be started again, as the kubelet does.
+func (a *agent) late() bool {
+	select {
+	case <-a.done:
+		return errors.Is(a.err, context.DeadlineExceeded)
+	default:
+		return false
+	}
 }
 
 func (a *agent) run(ctx context.Context) error {
