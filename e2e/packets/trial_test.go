@@ -61,19 +61,28 @@ func (s *scene) loaded(v *service, protocols ...probe.Protocol) (stop func()) {
 			l.Ask(fmt.Sprintf("%s %v", name, f), lab.Host(c.host), call, pause)
 		}
 	}
-	return func() {
-		s.Helper()
+	return s.judged("requests", l)
+}
+
+// judged returns what ends a load and judges it. A test that ends before does so too,
+// while the lab is still there.
+func (s *scene) judged(what string, l *load.Load) func() {
+	stop := sync.OnceFunc(func() {
 		counts := l.Stop()
-		s.Logf("%v", counts)
-		if counts.Bad() > 0 || counts.Asked == 0 {
-			s.Errorf("%d of %d requests failed", counts.Bad(), counts.Asked)
+		s.Logf("%s: %v", what, counts)
+		if counts.Bad() > 0 || counts.Asked+counts.Lines == 0 {
+			s.Errorf("%s: %d failed", what, counts.Bad())
 		}
-	}
+	})
+	s.Cleanup(stop)
+	return stop
 }
 
 // held keeps streams through a Service until the end, when none may have broken.
-func (s *scene) held(l *load.Load, v *service) {
+func (s *scene) held(v *service) (stop func()) {
 	s.Helper()
+	l := &load.Load{}
+	stop = s.judged("streams", l)
 	for _, f := range testbed.Families() {
 		w := way{s.T, f, TCP}
 		for name, c := range map[string]struct {
@@ -85,6 +94,7 @@ func (s *scene) held(l *load.Load, v *service) {
 			}
 		}
 	}
+	return stop
 }
 
 // A hundred times the agent is killed at any moment while Services come, change and go,
@@ -97,15 +107,17 @@ func TestKilledAtAnyMoment(t *testing.T) {
 		s.service(service{endpoints: ready(L2, Rm), nodePort: true}),
 		s.service(service{endpoints: ready(R3), external: true}),
 	}
-	streams := &load.Load{}
-	s.held(streams, v)
+	released := s.held(v)
 	stop := s.loaded(v)
-	random := rand.New(rand.NewPCG(9, 9))
-	quiet, churned := make(chan struct{}), make(chan error)
+	random := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 9)) // no two runs meet the same moments anyway
+	quiet, churned := make(chan struct{}), make(chan error, 1)
+	calm := sync.OnceFunc(func() { close(quiet) })
+	defer calm()
 	go func() { churned <- churn(others, rand.New(rand.NewPCG(9, 1)), quiet) }()
 	for n := range times(4, 100) {
 		if n%2 == 0 {
 			s.worked(N) // the other half dies while it starts
+			t.Logf("%d kills", n)
 		}
 		time.Sleep(time.Duration(random.IntN(2000)) * time.Millisecond)
 		if err := lab.Proxy(N).Kill(context.Background()); err != nil {
@@ -115,15 +127,13 @@ func TestKilledAtAnyMoment(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	close(quiet)
+	calm()
 	if err := <-churned; err != nil {
 		t.Fatal(err)
 	}
 	s.settle()
 	stop()
-	if c := streams.Stop(); c.Bad() > 0 || c.Lines == 0 {
-		t.Errorf("streams: %v", c)
-	}
+	released()
 	for _, o := range others {
 		s.apply(o) // as the test ends it
 	}
@@ -271,8 +281,7 @@ func TestRollingUpdates(t *testing.T) {
 func TestReadyFlipsUnderStreams(t *testing.T) {
 	s := begin(t)
 	v := s.service(service{endpoints: ready(L1, Rm), loadBalancer: true, nodePort: true})
-	streams := &load.Load{}
-	s.held(streams, v)
+	released := s.held(v)
 	stop := s.loaded(v, TCP)
 	for n := range times(5, 50) {
 		flipped := []string{L1, Rm}[n%2]
@@ -282,7 +291,5 @@ func TestReadyFlipsUnderStreams(t *testing.T) {
 		}
 	}
 	stop()
-	if c := streams.Stop(); c.Bad() > 0 || c.Lines == 0 {
-		t.Errorf("streams: %v", c)
-	}
+	released()
 }
