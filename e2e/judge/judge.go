@@ -120,9 +120,6 @@ func (j *Lab) kindOf(ctx context.Context, mode string) (*kind, error) {
 // Program is kube-proxy's path, once a lab has had one.
 func (j *Lab) Program() string { return j.program }
 
-// Kubeconfig is the product's on each node, once a lab has had it.
-func (j *Lab) Kubeconfig() string { return filepath.Join(j.dir, "product.kubeconfig") }
-
 // settleLimit is for kube-proxy in an emulated machine: in ipvs mode a change takes
 // hundreds of processes.
 const settleLimit = 3 * time.Minute
@@ -185,6 +182,9 @@ func (j *Lab) proxies(ctx context.Context, l *testbed.Lab, mode string) (map[str
 	of, err := j.kindOf(ctx, mode)
 	if err != nil {
 		return nil, err
+	}
+	if mode == API {
+		l.Kubeconfig = of.kubeconfig
 	}
 	proxies := map[string]testbed.Proxy{}
 	for _, n := range l.Nodes() {

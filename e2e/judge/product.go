@@ -35,7 +35,7 @@ func (j *Lab) product(ctx context.Context) (*kind, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ServiceAccount of %s: %w", base, err)
 	}
-	kubeconfig := j.Kubeconfig()
+	kubeconfig := filepath.Join(j.dir, "product.kubeconfig")
 	if err := writeKubeconfig(kubeconfig, j.config.CAData, token); err != nil {
 		return nil, err
 	}

@@ -69,6 +69,9 @@ func (s *scene) configFile() configFile {
 // write replaces the file, as an editor does.
 func (c configFile) write(lines ...string) {
 	c.Helper()
+	if lab.Kubeconfig != "" { // the flag does not count beside --config
+		lines = append(lines, "clientConnection: {kubeconfig: "+lab.Kubeconfig+"}")
+	}
 	text := "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n" + strings.Join(lines, "\n") + "\n"
 	if err := os.WriteFile(c.path+".new", []byte(text), 0o600); err != nil {
 		c.Fatal(err)

@@ -30,7 +30,7 @@ func TestVerifyByHand(t *testing.T) {
 	s.do(j.Proxy(node).Stop(t.Context())) // it would mend what is planted
 	judged := func() []string {
 		t.Helper()
-		line := "KUBECONFIG=" + j.Kubeconfig() + " PATH=" + filepath.Dir(kubectl) + ":$PATH sh ../verify-ipvsadm.sh " + node + "; echo exit $?"
+		line := "KUBECONFIG=" + j.Kubeconfig + " PATH=" + filepath.Dir(kubectl) + ":$PATH sh ../verify-ipvsadm.sh " + node + "; echo exit $?"
 		out, err := s.lab.Host(node).Exec(t.Context(), "sh", "-c", line)
 		s.do(err)
 		t.Log(out)

@@ -26,7 +26,7 @@ func TestTakeOverFromKubeProxy(t *testing.T) {
 	for _, mode := range []string{"ipvs", "iptables", "nftables"} {
 		t.Run(mode, func(t *testing.T) {
 			s := &stage{T: t, lab: j.Lab, program: top.program}
-			h := &handover{stage: s, mode: mode, kubeconfig: j.Kubeconfig()}
+			h := &handover{stage: s, mode: mode, kubeconfig: j.Kubeconfig}
 			var err error
 			if h.theirs, err = j.Another(t.Context(), node, mode); err != nil {
 				t.Fatal(err)

@@ -31,6 +31,9 @@ type Lab struct {
 	Manifests *Manifests
 	// SettleLimit is how long Settle waits; New sets it to the constant.
 	SettleLimit time.Duration
+	// Kubeconfig is the product's, where it reads an API server on each node; empty: it
+	// reads Manifests.
+	Kubeconfig string
 
 	dir     string
 	product string // empty until it is copied
