@@ -65,9 +65,9 @@ func WriteTable(w io.Writer, r Results, whole bool) error {
 // Markdown is the table of e2e/README.md, and below it the notes.
 func Markdown(all []Statement) string {
 	var b strings.Builder
-	b.WriteString("| | statement | tested | API | iptables | nftables |\n|---:|---|---|:---:|:---:|:---:|\n")
+	b.WriteString("| | statement | ours | API | iptables | nftables | tested |\n|---:|---|:---:|:---:|:---:|:---:|---|\n")
 	for _, s := range all {
-		fmt.Fprintf(&b, "| %d | %s | %s | %s | %s | %s |\n", s.Number, s.Wording, s.where(), s.API, s.IPTables, s.NFTables)
+		fmt.Fprintf(&b, "| %d | %s | %s | %s | %s | %s | %s |\n", s.Number, s.Wording, s.ours(), s.API, s.IPTables, s.NFTables, s.where())
 	}
 	return b.String()
 }
@@ -84,11 +84,20 @@ func Differences(all []Statement) string {
 	return b.String()
 }
 
+// ours is the verdict on the product: what its tests hold it to, since "make test" fails
+// when one does not pass.
+func (s Statement) ours() string {
+	if len(s.Tests) == 0 {
+		return Fails
+	}
+	return Holds
+}
+
 // where names the folders of a statement's tests, and the tests that the number does
 // not find.
 func (s Statement) where() string {
 	if len(s.Tests) == 0 {
-		return "not yet"
+		return "see the note"
 	}
 	var places []string
 	for _, test := range s.Tests {
