@@ -95,15 +95,24 @@ func (s *stage) load(loops []*Loop) *Load {
 	return l
 }
 
-// unharmed tells what the loops met from a moment on and before another, and wants it in
-// bounds: no request fails longer than worst, and of the kinds named none at all.
-func (s *stage) unharmed(l *Load, since, until time.Time, what string, never ...Kind) {
+// figures tells what the loops met from a moment on and before another.
+func (s *stage) figures(l *Load, since, until time.Time, what string) []Tally {
 	s.Helper()
-	for _, t := range l.Tally(since, until) {
+	all := l.Tally(since, until)
+	for _, t := range all {
 		s.Logf("%s", t.Row(what))
 		for _, p := range t.Problems {
 			s.Logf("  %s", p)
 		}
+	}
+	return all
+}
+
+// unharmed tells the figures and wants them in bounds: no request fails longer than worst,
+// and of the kinds named none at all.
+func (s *stage) unharmed(l *Load, since, until time.Time, what string, never ...Kind) {
+	s.Helper()
+	for _, t := range s.figures(l, since, until, what) {
 		limit := worst
 		for _, k := range never {
 			if k == t.Kind {

@@ -124,8 +124,10 @@ func (h *handover) back() {
 	time.Sleep(calm)
 	load.Stop()
 	h.Logf("settled after %v", took)
-	h.unharmed(load, began, time.Now(), "back to "+h.mode)
-	if h.mode != "nftables" { // which flushes IPVS by itself
+	if h.mode == "nftables" {
+		h.flushed(load, began)
+	} else {
+		h.unharmed(load, began, time.Now(), "back to "+h.mode)
 		h.strangersLive("back to " + h.mode)
 	}
 	for _, list := range []string{"iptables-save", "ip6tables-save", "ipset list -n", "ip rule", "ip -6 rule"} {
@@ -136,6 +138,19 @@ func (h *handover) back() {
 	h.do(h.theirs.Stop(h.Context()))
 	_, _ = h.lab.Host(node).Exec(h.Context(), "sh", "-c", h.cleanKubeProxy) // it fails at strangers' sets
 	h.removeStrangers()
+}
+
+// flushed is the way back to nftables mode: kube-proxy flushes IPVS when it starts, with
+// the servers of all others, and has no rules yet. How long that lasts is told; what it
+// serves after that is judged.
+func (h *handover) flushed(load *Load, began time.Time) {
+	h.Helper()
+	h.figures(load, began, time.Now(), "back to nftables")
+	settled := time.Now()
+	after := h.load(few(loops(h.lab)))
+	time.Sleep(calm)
+	after.Stop()
+	h.unharmed(after, settled, time.Now(), "nftables, after", Kinds()...)
 }
 
 // removeStrangers makes room for the next mode; kube-proxy has taken some of them.
