@@ -148,7 +148,7 @@ func (t *trial) start(ctx context.Context) error {
 		return fmt.Errorf("all is programmed, but %w", err)
 	}
 	t.noteTime(report.FirstPacket, first.Sub(t.process.Started))
-	if err := t.quiet(ctx); err != nil {
+	if err := t.startEnds(ctx); err != nil {
 		return err
 	}
 	cpu, err := t.process.CPU()
@@ -216,3 +216,17 @@ func (t *trial) pause(ctx context.Context, since time.Time) error {
 
 // quiet waits until the proxy rests.
 func (t *trial) quiet(ctx context.Context) error { return t.process.Quiet(ctx) }
+
+// afterStart is how long a proxy may go on with its start once all is programmed, as by a
+// second look at rules that it wrote: that is none of the first change's costs.
+const afterStart = 3 * time.Second
+
+// startEnds waits until the proxy rests from its start.
+func (t *trial) startEnds(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(afterStart):
+		return t.quiet(ctx)
+	}
+}
