@@ -92,7 +92,7 @@ func TestQEMUArgs(t *testing.T) {
 		t.Fatal(err)
 	}
 	line := strings.Join(qemuArgs(o, "/k/vmlinuz", "/a,b", "/s"), " ")
-	for _, want := range []string{"-accel tcg,thread=multi -smp 3", "-m 1G", "-kernel /k/vmlinuz",
+	for _, want := range []string{"-accel tcg,thread=multi -smp 3", "no_timer_check", "-m 1G", "-kernel /k/vmlinuz",
 		"path=/,mount_tag=hostroot,security_model=none,multidevs=remap,readonly=on", "path=/a,,b,mount_tag=results"} {
 		if !strings.Contains(line, want) {
 			t.Errorf("no %q in %s", want, line)
