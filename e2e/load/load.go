@@ -102,6 +102,11 @@ func (l *Load) begin() chan struct{} {
 
 // Ask asks again and again, with a pause between, until Stop. Name stands for the call
 // in Counts.
+//
+// Two calls of one client that go to different frontends of one endpoint must differ in
+// the client's address: IPVS finds the connection of an answer by the endpoint and by the
+// client's address and port, so that one port that is used for both at the same time
+// leaves the older connection without answers.
 func (l *Load) Ask(name string, from *testbed.Host, call probe.Call, pause time.Duration) {
 	stop := l.begin()
 	l.loops.Go(func() {

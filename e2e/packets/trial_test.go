@@ -51,7 +51,7 @@ func (s *scene) loaded(v *service, protocols ...probe.Protocol) (stop func()) {
 			"pod TCP":          {c1, TCP, v.cluster(w)},
 			"pod UDP":          {c1, UDP, v.cluster(w)},
 			"outside":          {X, TCP, v.lb(w)},
-			"outside NodePort": {X, TCP, v.node(w, N)},
+			"outside NodePort": {X, TCP, v.nodePortAt(lab.Host(N).SecondAddr(f))}, // from another address than above: see load
 			"node":             {N, TCP, v.cluster(w)},
 		} {
 			if len(protocols) > 0 && !slices.Contains(protocols, c.proto) {

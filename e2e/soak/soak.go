@@ -20,6 +20,10 @@ import (
 // asked are the Services, the first ones, that requests and streams go to.
 const asked = 4
 
+// target is the port of the pods; the Services that are asked have those after it, one
+// each, since one client asks several of them (see load.Load.Ask).
+const target = 8080
+
 // soak is the lab with its Services.
 type soak struct {
 	lab      *testbed.Lab
@@ -58,9 +62,11 @@ func (s *soak) serve() error {
 	for _, pod := range model.Pods() {
 		h := s.lab.Host(pod)
 		for _, f := range testbed.Families() {
-			for _, proto := range []probe.Protocol{probe.TCP, probe.UDP} {
-				if _, err := h.Serve(proto, netip.AddrPortFrom(h.Addr(f), 8080)); err != nil {
-					return err
+			for n := range asked + 1 {
+				for _, proto := range []probe.Protocol{probe.TCP, probe.UDP} {
+					if _, err := h.Serve(proto, netip.AddrPortFrom(h.Addr(f), target+uint16(n))); err != nil {
+						return err
+					}
 				}
 			}
 		}
@@ -72,7 +78,7 @@ func (s *soak) serve() error {
 func (s *soak) base(v *model.Service) {
 	*v = *model.NewService(v.Number)
 	if v.Number <= asked {
-		v.Kind = corev1.ServiceTypeLoadBalancer
+		v.Kind, v.Target = corev1.ServiceTypeLoadBalancer, target+uint16(v.Number)
 	}
 }
 
@@ -86,7 +92,7 @@ func (s *soak) begin(o options) error {
 	for _, v := range s.services[:min(asked, len(s.services))] {
 		for _, f := range testbed.Families() {
 			at := func(text string) netip.AddrPort { return netip.AddrPortFrom(netip.MustParseAddr(text), 80) }
-			nodePort := netip.AddrPortFrom(s.lab.Host(testbed.Node1).Addr(f), uint16(v.NodePort(80)))
+			nodePort := netip.AddrPortFrom(s.lab.Host(testbed.Node1).SecondAddr(f), uint16(v.NodePort(80)))
 			cluster, outer := at(v.ClusterIP(f)), at(v.LoadBalancerIP(f))
 			for _, c := range []struct {
 				name, host string
