@@ -80,7 +80,7 @@ func (o *options) run(ctx context.Context, progress io.Writer) (r *report.Report
 // first start in a kernel has it load the modules of each match and set, and programs from
 // disk, which on a node is done once in its life, and takes longer than a thousand Services.
 func (b *bench) warm(ctx context.Context) {
-	const most = 3 * time.Minute
+	most := min(3*time.Minute, b.wait)
 	size := world.Size{Services: 3, Endpoints: 1}
 	for _, name := range b.subjects {
 		s, _ := find(name)
@@ -109,14 +109,17 @@ func (t *trial) warm(ctx context.Context) error {
 	return t.start(ctx)
 }
 
-// hostPatience is how long the machine may take until it rests from the last subject; a
-// host with other work never rests.
-const hostPatience = 30 * time.Second
+// hostPatience is how long the machine may take until it rests from the last subject, for
+// each Service and at most; a host with other work never rests.
+const (
+	hostPatiencePerService = 30 * time.Millisecond
+	hostPatience           = 30 * time.Second
+)
 
 // one measures one subject and adds its run to the report; what fails is in there.
 func (b *bench) one(ctx context.Context, r *report.Report, run report.Run) {
 	s, _ := find(run.Subject)
-	room.HostRests(ctx, hostPatience)
+	room.HostRests(ctx, min(hostPatience, time.Duration(run.Size.Services)*hostPatiencePerService))
 	run.Failure = "it was not finished"
 	at := len(r.Runs)
 	r.Runs = append(r.Runs, run)
