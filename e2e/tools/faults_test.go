@@ -274,8 +274,9 @@ func checkCodes(t *testing.T, answers map[string]answer) {
 			t.Errorf("%s ended with %d: %s", ask, a.code, a.errors)
 		}
 		// Any difference that is not fine has verify end with 1. One setting of the whole
-		// machine is fine here.
-		if said := strings.ReplaceAll(flat(a.out), "nf_conntrack_max fine: ", ""); ask == "verify" && strings.Contains(said, "fine: ") {
+		// machine is fine here, and what an earlier round planted may still drain.
+		said := strings.NewReplacer("nf_conntrack_max fine: ", "", "fine: want nothing, have draining: ", "").Replace(flat(a.out))
+		if ask == "verify" && strings.Contains(said, "fine: ") {
 			t.Errorf("verify takes a fault for none: %s", a.out)
 		}
 	}
