@@ -18,8 +18,8 @@ var (
 	dns1 = netip.MustParseAddrPort("10.244.0.1:8053")
 )
 
-// busy gives a real server connections, or takes them away, as clients do.
-func (w *world) busy(key ipvsutil.Key, addr netip.AddrPort, active uint32) {
+// real is a real server as the kernel has it.
+func (w *world) real(key ipvsutil.Key, addr netip.AddrPort) ipvsutil.RealServerState {
 	w.t.Helper()
 	states, err := w.ipvs.RealServers(w.t.Context(), key)
 	if err != nil {
@@ -27,12 +27,19 @@ func (w *world) busy(key ipvsutil.Key, addr netip.AddrPort, active uint32) {
 	}
 	for _, s := range states {
 		if s.Addr == addr {
-			s.Connections.Active = active
-			w.ipvs.PutReal(key, s)
-			return
+			return s
 		}
 	}
 	w.t.Fatalf("%v has no real server %v", key, addr)
+	return ipvsutil.RealServerState{}
+}
+
+// busy gives a real server connections, or takes them away, as clients do.
+func (w *world) busy(key ipvsutil.Key, addr netip.AddrPort, active uint32) {
+	w.t.Helper()
+	s := w.real(key, addr)
+	s.Connections.Active = active
+	w.ipvs.PutReal(key, s)
 }
 
 // weight is "w1", or "" for a real server that is not there.
@@ -191,17 +198,7 @@ func TestDeadlineOutlivesRestarts(t *testing.T) {
 // drained is when the kernel has it that a drain began; zero: it has not.
 func (w *world) drained(key ipvsutil.Key, addr netip.AddrPort) uint32 {
 	w.t.Helper()
-	states, err := w.ipvs.RealServers(w.t.Context(), key)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	for _, s := range states {
-		if s.Addr == addr {
-			return s.Drained
-		}
-	}
-	w.t.Fatalf("%v has no real server %v", key, addr)
-	return 0
+	return w.real(key, addr).Drained
 }
 
 // What another proxy drained drains from now on; what comes back has no begin any more,
