@@ -35,6 +35,13 @@ type Sets interface {
 	// Headers lists all sets of the namespace by name, also foreign ones, without
 	// their members, in one request whose cost does not depend on those.
 	Headers(ctx context.Context) (map[string]Header, error)
+	// Header is Headers for one set; a missing one gives ErrNoSet. The kernel goes
+	// through the set to count its entries.
+	Header(ctx context.Context, set string) (Header, error)
+	// Holds tells whether all of these members are there, whatever their marks, in one
+	// request for all of them whose cost does not depend on how much the sets hold. A
+	// missing set holds nothing.
+	Holds(ctx context.Context, members []Member) (bool, error)
 	Do(ctx context.Context, changes []Change) []error
 	// Members lists one set: entry to mark (zero where the set has no marks, and
 	// StrangeMark where an entry carries what is never written here).

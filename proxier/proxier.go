@@ -96,7 +96,9 @@ type Proxier struct {
 	listAddrs bool
 	created   time.Time
 	// planned: every Service was planned at least once.
-	planned  bool
+	planned bool
+	// complete: the last round left nothing undone.
+	complete bool
 	problems problems
 	panicked panicked
 	failures failures
@@ -125,7 +127,7 @@ func New(config Config, source Source, host Host, nodePorts NodePorts, doors rec
 		adoptions: make(chan Adoption),
 		listAddrs: true, panicked: panicked{}, failures: newFailures(log),
 		loopback: loopback{of: map[plan.ServiceName]loopbackClaim{}},
-		reserved: newReserved(config.Reserve, config.Reconcile.SyncPeriod, log),
+		reserved: newReserved(config.Reserve, lookPeriod(config.Reconcile), log),
 	}
 }
 
@@ -139,13 +141,17 @@ func (p *Proxier) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-timer.C:
+			if wait := p.rest(ctx); wait > 0 {
+				timer.Reset(wait)
+				continue
+			}
 		case <-p.source.Changed():
 		case <-p.host.Changed():
 			p.listAddrs = true
 		case a := <-p.adoptions:
 			p.adopt(a)
 		case <-p.host.Damaged():
-			p.log.Warn("the device of the bound addresses, or the rule of the captured ones, was lost")
+			p.log.Warn("the device of the bound addresses, or the rule of the captured ones, was lost, or may have been")
 			p.kernel.DeviceLost()
 		case gone := <-p.host.Unbound():
 			p.kernel.Unbound(gone)
@@ -170,6 +176,15 @@ func (p *Proxier) Run(ctx context.Context) error {
 			timer.Reset(next)
 		}
 	}
+}
+
+// rest glances at the kernel where the time for that is all that has come, and returns how
+// long to wait then; zero asks for a round.
+func (p *Proxier) rest(ctx context.Context) time.Duration {
+	if !p.complete || !p.panicked.next().IsZero() {
+		return 0
+	}
+	return p.kernel.Rest(ctx)
 }
 
 // onceTries bounds Once: after so many rounds that left something, it gives up.

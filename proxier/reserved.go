@@ -7,6 +7,7 @@ import (
 
 	"kube-ipvs-proxy/ipsetutil"
 	"kube-ipvs-proxy/proxier/ledger"
+	"kube-ipvs-proxy/proxier/reconcile"
 )
 
 // reserved follows which NodePorts are active, and has them kept out of the node's own
@@ -29,6 +30,15 @@ func newReserved(write func(context.Context, map[uint16]bool) (bool, error), per
 		write: write, period: period, log: log,
 		claims: map[ipsetutil.Member]bool{}, ports: map[uint16]int{}, stale: true,
 	}
+}
+
+// lookPeriod is how often it is looked whether others changed a setting: not at all where
+// nothing is looked at again.
+func lookPeriod(config reconcile.Config) time.Duration {
+	if config.RefreshPeriod < 0 {
+		return 0
+	}
+	return config.SyncPeriod
 }
 
 // nodePortSets are those whose members make a port active: NodePorts, and the ports of

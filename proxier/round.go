@@ -87,6 +87,7 @@ func (p *Proxier) work(ctx context.Context) Summary {
 
 func (p *Proxier) end(s Summary, start time.Time) Summary {
 	s.Took = time.Since(start)
+	p.complete = s.Complete()
 	p.tell(s)
 	if p.config.End != nil {
 		p.config.End(s)

@@ -52,6 +52,9 @@ func (blankSets) Destroy(context.Context, string) error       { return nil }
 
 func (blankSets) Headers(context.Context) (map[string]ipsetutil.Header, error) { return nil, nil }
 
+func (blankSets) Header(context.Context, string) (h ipsetutil.Header, err error) { return h, nil }
+func (blankSets) Holds(context.Context, []ipsetutil.Member) (bool, error)        { return true, nil }
+
 func (blankSets) Members(context.Context, string) (map[ipsetutil.Entry]uint32, error) {
 	return nil, nil
 }

@@ -137,6 +137,7 @@ func reconcileConfig(options config.Options) reconcile.Config {
 	c := reconcile.Config{
 		DrainTimeout: options.DrainTimeout, DrainCheck: drainCheck,
 		SyncPeriod: options.SyncPeriod, RefreshPeriod: options.RefreshPeriod,
+		ListBound: options.BindByRoute, // of which no event tells
 	}
 	if c.RefreshPeriod == 0 {
 		c.RefreshPeriod = -1 // never

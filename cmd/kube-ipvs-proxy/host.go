@@ -34,7 +34,7 @@ func (d *hostDoor) run(events <-chan host.Event) {
 		if e.Has(host.NodeAddresses) {
 			poke(d.changed)
 		}
-		if e.Has(host.DeviceGone) || e.Has(host.RuleGone) {
+		if e.Has(host.DeviceGone) || e.Has(host.RuleGone) || e.Has(host.Missed) {
 			poke(d.damaged)
 		}
 	}

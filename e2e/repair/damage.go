@@ -31,7 +31,7 @@ func damages() []damage {
 		{"a jump inserted before ours", byEvent, []string{"iptables -t nat -N OTHERS; iptables -t nat -I PREROUTING -j OTHERS; sleep 2; iptables -t nat -D PREROUTING -j OTHERS; iptables -t nat -X OTHERS"}},
 		{"`ipvsadm -C`", byGlance, []string{"ipvsadm -C"}},
 		{"`ipset flush`", byGlance, []string{"ipset flush"}},
-		{"one entry deleted", byGlance, []string{"ipset del KUBE-CLUSTER-IP 10.96.2.1,tcp:80"}},
+		{"one entry deleted", byListing, []string{"ipset del KUBE-CLUSTER-IP 10.96.2.1,tcp:80"}},
 		{"rules flushed and a set destroyed", byEvent, []string{"nft flush ruleset; ipset destroy KUBE-CLUSTER-IP"}},
 		{"one virtual server deleted", byListing, []string{"ipvsadm -D -t " + server}},
 		{"another scheduler", byListing, []string{"ipvsadm -E -t " + server + " -s lc"}},

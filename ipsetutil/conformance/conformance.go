@@ -24,6 +24,8 @@ func RunSets(t *testing.T, new func(t *testing.T) ipsetutil.Sets) {
 		{"CreateInvalid", testCreateInvalid},
 		{"Destroy", testDestroy},
 		{"Headers", testHeaders},
+		{"Header", testHeader},
+		{"Holds", testHolds},
 		{"Swap", testSwap},
 		{"Replace", testReplace},
 		{"MembersOfEachType", testMembersOfEachType},

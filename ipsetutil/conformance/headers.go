@@ -44,6 +44,67 @@ func testHeaders(t *testing.T, s ipsetutil.Sets) {
 	want("after deleting", 1, 1)
 }
 
+// Header says of one set what Headers says.
+func testHeader(t *testing.T, s ipsetutil.Sets) {
+	set := hash("S", ipsetutil.HashIPPort, ipsetutil.IPv4)
+	create(t, s, set, hash("OTHER", ipsetutil.HashIPPort, ipsetutil.IPv4))
+	do(t, s, add("S", port4(1)), add("S", port4(2)), add("OTHER", port4(3)))
+	got, err := s.Header(t.Context(), "S")
+	got.HashSize = 0
+	if want := (ipsetutil.Header{Set: set, Entries: 2}); err != nil || got != want {
+		t.Errorf("%+v, %v, want %+v", got, err, want)
+	}
+	if _, err := s.Header(t.Context(), "MISSING"); !errors.Is(err, ipsetutil.ErrNoSet) {
+		t.Errorf("of a missing set: %v", err)
+	}
+}
+
+// Holds finds each form of entry of every own set, and says no as soon as one of many,
+// or a set, is missing.
+func testHolds(t *testing.T, s ipsetutil.Sets) {
+	holds := func(what string, want bool, members ...ipsetutil.Member) {
+		t.Helper()
+		if got, err := s.Holds(t.Context(), members); err != nil || got != want {
+			t.Errorf("%s: %v, %v, want %v", what, got, err, want)
+		}
+	}
+	var all []ipsetutil.Member
+	for _, set := range ipsetutil.All() {
+		create(t, s, set)
+		for _, e := range samples(set) {
+			m := ipsetutil.Member{Set: set.Name, Entry: e}
+			holds("before it is added", false, m)
+			c := add(set.Name, e)
+			if set.Marks {
+				c.Mark = 0x20000
+			}
+			do(t, s, c)
+			holds(m.String(), true, m)
+			all = append(all, m)
+		}
+	}
+	holds("all", true, all...)
+	holds("none", true)
+	last := all[len(all)-1]
+	do(t, s, del(last.Set, last.Entry))
+	holds("one is gone", false, all...)
+	if err := s.Destroy(t.Context(), all[0].Set); err != nil {
+		t.Fatal(err)
+	}
+	holds("a set is gone", false, all[0])
+	foreign := hash("FOREIGN", ipsetutil.HashIPPort, ipsetutil.IPv4)
+	create(t, s, foreign)
+	do(t, s, add("FOREIGN", port4(1)))
+	holds("of a foreign set", true, ipsetutil.Member{Set: "FOREIGN", Entry: port4(1)})
+	holds("of a foreign set", false, ipsetutil.Member{Set: "FOREIGN", Entry: port4(2)})
+	holds("of a foreign set that is missing", false, ipsetutil.Member{Set: "MISSING", Entry: port4(2)})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := s.Holds(ctx, all); err == nil {
+		t.Error("a cancelled one succeeded")
+	}
+}
+
 // All but the names changes places: members, marks and sizes.
 func testSwap(t *testing.T, s ipsetutil.Sets) {
 	small, big := hash("S", ipsetutil.HashIPPort, ipsetutil.IPv4), hash("B", ipsetutil.HashIPPort, ipsetutil.IPv4)

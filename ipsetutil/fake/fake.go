@@ -67,15 +67,48 @@ func (f *Fake) Headers(ctx context.Context) (headers map[string]ipsetutil.Header
 	err = f.request(ctx, "list", "headers", func() error {
 		headers = make(map[string]ipsetutil.Header, len(f.sets))
 		for name, s := range f.sets {
-			h := ipsetutil.Header{Set: s.Set, Entries: uint32(len(s.marks))}
-			if s.inUse {
-				h.References = 1
-			}
-			headers[name] = h
+			headers[name] = s.header()
 		}
 		return nil
 	})
 	return headers, err
+}
+
+// Header is Headers for one set.
+func (f *Fake) Header(ctx context.Context, name string) (h ipsetutil.Header, err error) {
+	err = f.request(ctx, "list", name, func() error {
+		s, ok := f.sets[name]
+		if !ok {
+			return ipsetutil.ErrNoSet
+		}
+		h = s.header()
+		return nil
+	})
+	return h, err
+}
+
+func (s *set) header() ipsetutil.Header {
+	h := ipsetutil.Header{Set: s.Set, Entries: uint32(len(s.marks))}
+	if s.inUse {
+		h.References = 1
+	}
+	return h
+}
+
+// Holds tells whether all of these members are there.
+func (f *Fake) Holds(ctx context.Context, members []ipsetutil.Member) (all bool, err error) {
+	err = f.request(ctx, "test", "members", func() error {
+		all = true
+		for _, m := range members {
+			s, ok := f.sets[m.Set]
+			if ok {
+				_, ok = s.marks[m.Entry]
+			}
+			all = all && ok
+		}
+		return nil
+	})
+	return all && err == nil, err
 }
 
 // Swap exchanges two sets; that rules use one stays with the name.

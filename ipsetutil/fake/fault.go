@@ -8,7 +8,7 @@ import (
 
 // Counts says what a Fake was asked for.
 type Counts struct {
-	// Requests are the calls of Create, Names, Headers, Members, Swap and Destroy, and the single
+	// Requests are the calls of Create, Names, Headers, Header, Holds, Members, Swap and Destroy, and the single
 	// changes of Do; also those that failed.
 	Requests int
 	// Needless are those of them that found what they wanted to bring about: creates
@@ -18,8 +18,8 @@ type Counts struct {
 }
 
 // Fault decides whether a request fails, before it does anything: nil lets it
-// pass. Op is one of create, list, add, delete, swap, destroy; object is the set, the
-// member, both sets of a swap, "names" or "headers". It is called under the Fake's lock.
+// pass. Op is one of create, list, test, add, delete, swap, destroy; object is the set,
+// the member, both sets of a swap, "names", "headers" or "members". It is called under the Fake's lock.
 type Fault func(op, object string) error
 
 // Counts returns the counts since New or ResetCounts.

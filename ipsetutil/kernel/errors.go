@@ -65,6 +65,7 @@ const (
 	opList    = "list"
 	opAdd     = "add"
 	opDelete  = "delete"
+	opTest    = "test"
 )
 
 // fail is the one place that makes errors of the kernel and of the socket into

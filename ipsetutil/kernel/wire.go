@@ -24,6 +24,7 @@ const (
 	cmdList     = unix.NFNL_SUBSYS_IPSET<<8 | 7
 	cmdAdd      = unix.NFNL_SUBSYS_IPSET<<8 | 9
 	cmdDelete   = unix.NFNL_SUBSYS_IPSET<<8 | 10
+	cmdTest     = unix.NFNL_SUBSYS_IPSET<<8 | 11
 	cmdType     = unix.NFNL_SUBSYS_IPSET<<8 | 13
 )
 

@@ -19,9 +19,9 @@ import (
 const (
 	// inSize holds the largest reply: the echo of a request of maxMessage bytes.
 	inSize = 128 << 10
-	// smallSize holds a part of a listing as the kernel makes them when it is not told
-	// of more room.
-	smallSize = 8 << 10
+	// mostPart bounds a part of a listing as the kernel makes them when it is not told of
+	// more room; that is less than a page, too.
+	mostPart = 8 << 10
 	// receiveBuffer is asked for on the kernel's side. A batch in which all fail
 	// needs about 100 KiB (each reply is charged 768 bytes), more with long echoes.
 	receiveBuffer = 1 << 20
@@ -52,7 +52,7 @@ func Open(protocol int) (*Socket, error) { return open(protocol, inSize) }
 // OpenSmall is Open for a socket that is used for short listings alone. The kernel clears
 // as much memory for each part of one as the longest part that was ever read with the
 // socket may have had, which takes it longer than to list a few things.
-func OpenSmall(protocol int) (*Socket, error) { return open(protocol, smallSize) }
+func OpenSmall(protocol int) (*Socket, error) { return open(protocol, min(os.Getpagesize(), mostPart)) }
 
 func open(protocol, size int) (*Socket, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, protocol)

@@ -25,6 +25,8 @@ const (
 	DeviceGone
 	// RuleGone: a policy rule with the priority of the one that captures was deleted.
 	RuleGone
+	// Missed: events of any kind may have been lost.
+	Missed
 )
 
 // Has reports whether e contains all of o.
@@ -41,6 +43,9 @@ func (e Event) String() string {
 	}
 	if e.Has(RuleGone) {
 		parts = append(parts, "rule gone")
+	}
+	if e.Has(Missed) {
+		parts = append(parts, "missed")
 	}
 	return strings.Join(parts, ", ")
 }
@@ -60,7 +65,7 @@ const (
 // is never more than one event behind. What changed before Watch returns is not
 // told: list afterwards. Changes of addresses on ipvsutil.Device give no event; those
 // that went from it come by Unbound. When
-// the subscription breaks it is made anew, and NodeAddresses is told, because
+// the subscription breaks it is made anew, and NodeAddresses and Missed are told, because
 // changes may have been missed.
 func (n *Node) Watch(ctx context.Context) (<-chan Event, error) {
 	w := &watcher{node: n, events: make(chan Event, 1)}
@@ -121,7 +126,7 @@ func (w *watcher) run(ctx context.Context) {
 			}
 			wait = min(2*wait, lastWait)
 		}
-		w.tell(NodeAddresses)
+		w.tell(NodeAddresses | Missed)
 	}
 }
 
@@ -134,7 +139,7 @@ func (w *watcher) receive() {
 			if own, err := w.node.ownDevice(); err == nil {
 				w.tell(w.moved(own))
 			}
-			w.tell(NodeAddresses)
+			w.tell(NodeAddresses | Missed)
 			continue
 		}
 		if err != nil {

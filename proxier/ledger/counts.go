@@ -32,6 +32,9 @@ func (l *Ledger) Counts() Counts {
 	return c
 }
 
+// VirtualServers returns how many virtual servers of a family are desired.
+func (l *Ledger) VirtualServers(ipv6 bool) int { return l.counts.VirtualServers[family(ipv6)] }
+
 // putServer records the desired server of a key, dropServer that there is none.
 func (l *Ledger) putServer(key ipvsutil.Key, s Server) {
 	l.countServer(key, -1)

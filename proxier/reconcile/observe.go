@@ -42,13 +42,22 @@ func (r *Reconciler) readAddresses(ctx context.Context, report *Report, outside 
 	if err != nil {
 		return false
 	}
+	if !r.readCaptured(ctx, report, outside) {
+		return false
+	}
+	outside = outside && r.known
+	r.pending.Bound, r.damaged.Bound = compareAddrs(r.seen.bound, bound, outside, r.pending.Bound, r.damaged.Bound)
+	return true
+}
+
+// readCaptured lists the routes of captured addresses.
+func (r *Reconciler) readCaptured(ctx context.Context, report *Report, outside bool) bool {
 	captured, err := r.doors.Addresses.Captured(ctx)
 	report.count("route", "list", err)
 	if err != nil {
 		return false
 	}
 	outside = outside && r.known
-	r.pending.Bound, r.damaged.Bound = compareAddrs(r.seen.bound, bound, outside, r.pending.Bound, r.damaged.Bound)
 	r.pending.Captured, r.damaged.Captured = compareAddrs(r.seen.captured, captured, outside, r.pending.Captured, r.damaged.Captured)
 	return true
 }

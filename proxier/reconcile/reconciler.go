@@ -51,13 +51,17 @@ type Config struct {
 	// DrainCheck is the time from a drain's begin to the first look at its
 	// connections.
 	DrainCheck time.Duration
-	// SyncPeriod is the time between two listings of virtual servers, addresses and
-	// sizes of sets, which find what others changed. Zero means 30 seconds, a negative
-	// value never.
+	// SyncPeriod is the time between two looks at the number of virtual servers, the
+	// sizes of sets and the routes, which find what others changed. Zero means 30
+	// seconds, a negative value never.
 	SyncPeriod time.Duration
 	// RefreshPeriod is the time in which every real server and every entry is read
-	// once, and the rules. Zero means ten minutes, a negative value never.
+	// once, the rules and the bound addresses too. Zero means ten minutes, a negative
+	// value never.
 	RefreshPeriod time.Duration
+	// ListBound: nobody calls Unbound or DeviceLost when addresses go, so that they are
+	// listed each SyncPeriod.
+	ListBound bool
 	// SetSize is the size that hash sets are made with, and the least that one may
 	// have; zero means kube-proxy's, 65,536. They grow by themselves.
 	SetSize uint32
@@ -96,7 +100,10 @@ type Reconciler struct {
 	others   others
 	leaving  leaving
 	refresh  refresh
-	ops      []ipvsutil.Op // of raise, to be used again in the same round
+	// rests: the last round left nothing undone. sample is used by each glance.
+	rests  bool
+	sample []ipsetutil.Member
+	ops    []ipvsutil.Op // of raise, to be used again in the same round
 }
 
 // New returns a reconciler that has observed nothing yet: its first round reads the

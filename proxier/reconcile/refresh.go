@@ -17,19 +17,21 @@ const (
 // spreadEvery is the least time between two readings of the spread refresh.
 const spreadEvery = time.Second
 
-// glancePeriod is the time between two glances: two requests that cost microseconds
-// whatever the kernel holds, and find that all servers, or entries of a set, are gone.
+// glancePeriod is the time between two glances; see glance.
 const glancePeriod = 5 * time.Second
 
-// refresh finds what others changed: a glance each few seconds, listings each SyncPeriod, and one after
-// another all that takes a request of its own, so that each is read once in a
-// RefreshPeriod and the load is even.
+// refresh finds what others changed: a glance each few seconds; sizes of sets, routes and the
+// number of servers each SyncPeriod; lists of all sets, addresses and servers once in a
+// RefreshPeriod, and one after another all that takes a request of its own, so that each is
+// read once in that time and the load is even.
 type refresh struct {
 	sync, full time.Duration
 	glanceAt   time.Time
 	listAt     time.Time
 	spreadAt   time.Time
 	rulesAt    time.Time
+	// wholeAt is when all sets and addresses are listed.
+	wholeAt time.Time
 	// counted is the number of virtual servers of IPv4 that there should be: when they were
 	// listed last, and what we made and deleted since; below zero when that is not known.
 	// At allAt they are listed whatever their number.
@@ -64,12 +66,13 @@ func (f *refresh) start(now time.Time) {
 	}
 	if f.full > 0 {
 		f.rulesAt = now.Add(f.full)
+		f.wholeAt = now.Add(f.full)
 		f.spreadAt = now.Add(spreadEvery)
 	}
 }
 
+// next is the time of the next look, glances aside.
 func (f *refresh) next(times *times) {
-	times.next(f.glanceAt)
 	times.next(f.listAt)
 	times.next(f.spreadAt)
 	times.next(f.rulesAt)
@@ -91,33 +94,38 @@ func (r *Reconciler) look(ctx context.Context, report *Report, busy bool) {
 	}
 	if late(f.glanceAt, patience) {
 		f.glanceAt = now.Add(glancePeriod)
-		r.glance(ctx, report, now)
+		if !r.fineAtAGlance(ctx) {
+			f.listAt = now
+		}
 	}
 	if late(f.listAt, patience) {
 		f.listAt = now.Add(f.sync)
-		r.readSets(ctx, report, false, nil)
-		r.readAddresses(ctx, report, true)
-		r.lookAtServers(ctx, report, now)
+		r.list(ctx, report, now)
 	}
 	if late(f.spreadAt, patience) {
 		r.readSome(ctx, report, now)
 	}
 }
 
-// glance compares the sizes of all sets, and looks at one server, any one: when that has
-// lost all its real servers, it was hardly the only one, and the listing is due now.
-func (r *Reconciler) glance(ctx context.Context, report *Report, now time.Time) {
-	r.readSets(ctx, report, false, nil)
-	for key, have := range r.seen.reals {
-		if len(have) == 0 {
-			continue
-		}
-		r.readReals(ctx, report, key, true)
-		if len(r.seen.reals[key]) == 0 {
-			r.refresh.listAt = now
-		}
-		return
+// list finds in each SyncPeriod what a request or two tell of very many things: the sizes of
+// the sets that have members, the routes, the number of virtual servers. Bound addresses are
+// listed in a RefreshPeriod, unless nobody tells of those that go.
+func (r *Reconciler) list(ctx context.Context, report *Report, now time.Time) {
+	f := &r.refresh
+	whole := !f.wholeAt.IsZero() && !now.Before(f.wholeAt)
+	if whole {
+		f.wholeAt = now.Add(f.full)
 	}
+	if whole || !r.setsHaveTheirSizes(ctx, report) {
+		r.readSets(ctx, report, false, nil)
+	}
+	switch {
+	case whole || r.config.ListBound:
+		r.readAddresses(ctx, report, true)
+	case len(r.seen.captured) > 0:
+		r.readCaptured(ctx, report, true)
+	}
+	r.lookAtServers(ctx, report, now)
 }
 
 // Counter is an IPVS door that can tell, without listing them, how many virtual servers
@@ -133,7 +141,7 @@ type Counter interface {
 func (r *Reconciler) lookAtServers(ctx context.Context, report *Report, now time.Time) {
 	f := &r.refresh
 	count := -1
-	if c, can := r.doors.IPVS.(Counter); can && r.desired.Counts().VirtualServers[1] == 0 {
+	if c, can := r.doors.IPVS.(Counter); can && r.desired.VirtualServers(true) == 0 {
 		n, err := c.CountIPv4(ctx)
 		report.count("virtual_server", "list", err)
 		if err == nil {

@@ -185,12 +185,8 @@ const waitingRetry = time.Second
 
 // finish counts what is left and when to come again.
 func (r *Reconciler) finish(report *Report) Report {
-	times := &times{}
-	r.failing.next(times)
-	r.drains.next(times)
-	r.leaving.next(times)
-	r.refresh.next(times)
-	times.next(r.rules.lookAt)
+	times := r.nextTimes()
+	times.next(r.refresh.glanceAt)
 	report.Pending = r.failing.len() + r.waiting.Len() + r.pending.Len()
 	for _, retry := range []attempt{r.doubts.retry, r.rules.retry, r.stale.retry, r.others.retry} {
 		if retry.failures > 0 {
@@ -214,5 +210,17 @@ func (r *Reconciler) finish(report *Report) Report {
 	}
 	report.Draining, report.Lingering = r.drains.len()+len(r.leaving), len(r.lingers.servers)
 	r.settled = r.settled || report.Pending == 0
+	r.rests = r.known && report.Pending == 0 && !r.doubts.any()
 	return *report
+}
+
+// nextTimes finds when something is to be done that waits for its time, glances aside.
+func (r *Reconciler) nextTimes() *times {
+	times := &times{}
+	r.failing.next(times)
+	r.drains.next(times)
+	r.leaving.next(times)
+	r.refresh.next(times)
+	times.next(r.rules.lookAt)
+	return times
 }

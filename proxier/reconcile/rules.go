@@ -86,6 +86,9 @@ func (r *Reconciler) ensureRules(ctx context.Context, report *Report) bool {
 	}
 	if err != nil {
 		r.rules.failed(time.Now())
+		if r.known {
+			r.readSets(ctx, report, false, nil) // rules cannot name a set that is gone
+		}
 		return r.rules.done
 	}
 	if changed && r.rules.done && !r.rules.others {
