@@ -141,7 +141,7 @@ func (t *traveller) filter() {
 	if !t.ranges() {
 		return
 	}
-	chain := "filter KIPVS-FRONTENDS"
+	chain := "filter KIPVS-NEW"
 	switch {
 	case t.claims(ipsetutil.Refuse):
 		how := "refused by " + chain
@@ -168,7 +168,7 @@ func (t *traveller) filter() {
 	case t.onNode():
 		t.path.step("filter", "no rule is in the way")
 	default:
-		t.path.step("filter", "let through by "+chain)
+		t.path.step("filter", "let through by filter KIPVS-FRONTENDS")
 	}
 }
 

@@ -11,6 +11,7 @@ const (
 	chainFirewall       = "KUBE-PROXY-FIREWALL"
 	chainFirewallRanges = "KUBE-SOURCE-RANGES-FIREWALL"
 	chainFrontends      = "KIPVS-FRONTENDS"
+	chainNew            = "KIPVS-NEW"
 	chainGuard          = "KUBE-IPVS-FILTER"
 	chainForward        = "KUBE-FORWARD"
 	chainRefuseForward  = "KIPVS-REFUSE-FORWARD"
@@ -23,16 +24,16 @@ func (r renderer) filter() Table {
 		Name: tableFilter,
 		Chains: []Chain{
 			{chainFirewall, []string{
-				rule(r.frontend(ipsetutil.LoadBalancerFW), isNew, "-j "+chainFirewallRanges),
+				rule(isNew, r.frontend(ipsetutil.LoadBalancerFW), "-j "+chainFirewallRanges),
 			}},
 			{chainFirewallRanges, r.sourceRanges()},
-			r.frontends(),
+			r.frontends(), r.newRequests(),
 			{chainNodePort, []string{
 				rule("-p tcp", r.set(ipsetutil.HealthCheckNodePort, "dst"), "-j ACCEPT"),
 			}},
 			r.guard(), r.forward(), r.refuseOut(),
 			// What captureMark leaves alone.
-			{chainRefuseForward, []string{rule("-p udp", r.frontend(ipsetutil.Refuse), isNew, "-j REJECT")}},
+			{chainRefuseForward, []string{rule("-p udp", isNew, r.frontend(ipsetutil.Refuse), "-j REJECT")}},
 		},
 		Jumps: []Jump{
 			{"INPUT", chainFirewall, "kube-proxy firewall rules"},
@@ -47,24 +48,28 @@ func (r renderer) filter() Table {
 	}
 }
 
-// refuse answers new requests at once: with a reset for TCP, since ICMP answers are
+// refuse answers a request at once: with a reset for TCP, since ICMP answers are
 // limited to about one a second.
 func refuse(match string) []string {
 	return []string{
-		rule("-p tcp", match, isNew, "-j REJECT --reject-with tcp-reset"),
-		rule(match, isNew, "-j REJECT"),
+		rule("-p tcp", match, "-j REJECT --reject-with tcp-reset"),
+		rule("! -p tcp", match, "-j REJECT"),
 	}
 }
 
-// frontends refuses where there is no endpoint at all and drops where the traffic
-// policy leaves none for this client. Everything else to a frontend is accepted:
-// the host's own rules may drop what they do not know.
+// newRequests refuses where there is no endpoint at all and drops where the traffic
+// policy leaves none for this client.
+func (r renderer) newRequests() Chain {
+	return Chain{chainNew, append(refuse(r.frontend(ipsetutil.Refuse)),
+		rule(r.frontend(ipsetutil.DropAll), "-j DROP"),
+		rule(r.notLocal(), r.frontend(ipsetutil.DropOutside), "-j DROP"),
+	)}
+}
+
+// frontends judges what is new and accepts everything else to a frontend: the host's own
+// rules may drop what they do not know.
 func (r renderer) frontends() Chain {
-	c := Chain{chainFrontends, refuse(r.frontend(ipsetutil.Refuse))}
-	c.Rules = append(c.Rules,
-		rule(r.frontend(ipsetutil.DropAll), isNew, "-j DROP"),
-		rule(r.notLocal(), r.frontend(ipsetutil.DropOutside), isNew, "-j DROP"),
-	)
+	c := Chain{chainFrontends, []string{rule(isNew, "-j "+chainNew)}}
 	if !r.flags.AcceptInput {
 		return c
 	}
@@ -93,7 +98,7 @@ func (r renderer) guard() Chain {
 		rule("-p tcp", r.set(ipsetutil.HealthCheckNodePort, "dst"), "-j RETURN"),
 		rule(echo, "-j RETURN"),
 	)
-	c.Rules = append(c.Rules, refuse(r.set(ipsetutil.IPVSIPs, "dst"))...)
+	c.Rules = append(c.Rules, refuse(rule(isNew, r.set(ipsetutil.IPVSIPs, "dst")))...)
 	return c
 }
 

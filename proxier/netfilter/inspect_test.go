@@ -9,14 +9,14 @@ func TestCompareTextFindsAReplacedRule(t *testing.T) {
 	for _, ipv6 := range []bool{false, true} {
 		rs := Render(podNetwork(), ipv6)
 		l := saved(t, rs.String())
-		rules := l[tableFilter].chains["KIPVS-FRONTENDS"]
+		rules := l[tableFilter].chains["KIPVS-NEW"]
 		rules[1] += " --reject-with icmp-port-unreachable" // as it is printed
 		if found := rs.compareText(l); found != nil {
 			t.Errorf("found %q", found)
 		}
 		rules[2] = "-j RETURN"
 		found := rs.compareText(l)
-		if len(found) != 1 || !strings.Contains(found[0], "rule 3 of chain KIPVS-FRONTENDS") {
+		if len(found) != 1 || !strings.Contains(found[0], "rule 3 of chain KIPVS-NEW") {
 			t.Errorf("found %q", found)
 		}
 	}

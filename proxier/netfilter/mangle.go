@@ -35,10 +35,11 @@ func (r renderer) mangle() Table {
 // that nobody serves: IPv4 sends no ICMP error for an address that is captured, because
 // it is no address of the host, so they are refused where they are forwarded.
 func (r renderer) captureMark() Chain {
-	m := r.flags.Marks
+	mark := setMark(r.flags.Marks.Capture, r.flags.Marks.Capture)
+	captured := r.frontend(ipsetutil.Capture)
 	return Chain{chainCaptureMark, []string{
-		rule("-p udp", r.frontend(ipsetutil.Refuse), "-j RETURN"),
-		rule(r.frontend(ipsetutil.Capture), setMark(m.Capture, m.Capture)),
+		rule("! -p udp", captured, mark),
+		rule("-p udp", captured, r.notFrontend(ipsetutil.Refuse), mark),
 	}}
 }
 
@@ -55,15 +56,27 @@ func (r renderer) mangleInput() Chain {
 	return c
 }
 
-// mangleOutput judges requests of node processes. A frontend to be refused gets no
-// mark: nat redirects it, and a firewall-mark server asks for no address.
+// mangleOutput judges requests of node processes. What IPVS sends on, for whomever,
+// passes here as well, with the endpoint as its destination.
 func (r renderer) mangleOutput() Chain {
-	return Chain{chainOutput, []string{
-		rule(r.frontend(ipsetutil.DropAll), isNew, "-j DROP"),
-		rule(r.frontend(ipsetutil.LoadBalancerFW), isNew, "-j "+chainSourceRanges),
-		rule(r.frontend(ipsetutil.Refuse), "-j RETURN"),
+	c := Chain{Name: chainOutput}
+	if ipvs := r.byIPVS(); ipvs != "" {
+		c.Rules = append(c.Rules, rule(ipvs, "-j RETURN"))
+	}
+	c.Rules = append(c.Rules,
+		rule(isNew, r.frontend(ipsetutil.DropAll), "-j DROP"),
+		rule(isNew, r.frontend(ipsetutil.LoadBalancerFW), "-j "+chainSourceRanges),
 		rule(r.frontend(ipsetutil.ShortCircuit), "-j "+chainShortCircuit),
-	}}
+	)
+	return c
+}
+
+// byIPVS matches what IPVS has sent on; empty where the host cannot tell.
+func (r renderer) byIPVS() string {
+	if !r.flags.IPVSMatch {
+		return ""
+	}
+	return "-m ipvs --ipvs"
 }
 
 // sourceRanges lets sources through that loadBalancerSourceRanges names.
@@ -77,12 +90,14 @@ func (r renderer) sourceRanges() []string {
 
 // shortCircuit overwrites the mark with the member's. IPVS compares all 32 bits, so
 // foreign bits are put aside in the connection's mark first, with the capture bit
-// there as the sign that they were.
+// there as the sign that they were. A frontend to be refused gets no mark: nat
+// redirects what a node process asks, and a firewall-mark server asks for no address.
 func (r renderer) shortCircuit() Chain {
 	m := r.flags.Marks
 	set := ipsetutil.ShortCircuit.Name(r.ipv6)
 	foreign := notMarked(0, m.Foreign)
 	return Chain{chainShortCircuit, []string{
+		rule(r.frontend(ipsetutil.Refuse), "-j RETURN"),
 		rule(foreign, "-j CONNMARK --save-mark --nfmask", hexMark(m.Foreign), "--ctmask", hexMark(m.Foreign)),
 		rule(foreign, "-j CONNMARK --set-xmark", hexMark(m.Capture)+"/"+hexMark(m.Capture)),
 		"-j SET --map-set " + set + " dst,dst --map-mark",
@@ -92,12 +107,8 @@ func (r renderer) shortCircuit() Chain {
 // manglePostrouting finds the packets that a firewall-mark server has sent on.
 func (r renderer) manglePostrouting() Chain {
 	m := r.flags.Marks
-	ipvs := ""
-	if r.flags.IPVSMatch {
-		ipvs = "-m ipvs --ipvs"
-	}
 	return Chain{chainPostrouting, []string{
-		rule(marked(0, m.Foreign|m.Masquerade), notMarked(0, m.Index), ipvs, "-j "+chainRestore),
+		rule(marked(0, m.Foreign|m.Masquerade), notMarked(0, m.Index), r.byIPVS(), "-j "+chainRestore),
 	}}
 }
 

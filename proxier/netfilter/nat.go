@@ -56,10 +56,7 @@ func (r renderer) services() Chain {
 	if r.ipv6 {
 		loopback = "::1/128"
 	}
-	c := Chain{chainServices, []string{
-		rule("-s", loopback, "-j RETURN"),
-		rule(r.frontend(ipsetutil.LoadBalancer), "-j "+chainLoadBalancer),
-	}}
+	c := Chain{chainServices, []string{rule("-s", loopback, "-j RETURN")}}
 	switch {
 	case r.flags.MasqueradeAll:
 		c.Rules = append(c.Rules, rule(r.frontend(ipsetutil.ClusterIP), "-j "+chainMarkMasq))
@@ -67,16 +64,19 @@ func (r renderer) services() Chain {
 		c.Rules = append(c.Rules, rule(r.notLocal(), r.frontend(ipsetutil.ClusterIP), "-j "+chainMarkMasq))
 	}
 	c.Rules = append(c.Rules,
+		rule(r.frontend(ipsetutil.ClusterIP), "-j ACCEPT"),
+		rule(r.frontend(ipsetutil.LoadBalancer), "-j "+chainLoadBalancer),
 		rule(r.frontend(ipsetutil.ExternalIP), "-j "+chainMarkMasq),
 		rule(r.set(ipsetutil.NodeIP, "dst"), "-j "+chainNodePort),
 	)
-	for _, k := range frontendKinds {
+	for _, k := range frontendKinds[1:] {
 		c.Rules = append(c.Rules, rule(r.frontend(k), "-j ACCEPT"))
 	}
 	return c
 }
 
-// frontendKinds are the sets of frontends that are not NodePorts.
+// frontendKinds are the sets of frontends that are not NodePorts, in the order in which
+// they are asked: most requests are to a ClusterIP.
 var frontendKinds = [...]ipsetutil.Kind{
 	ipsetutil.ClusterIP, ipsetutil.LoadBalancer, ipsetutil.ExternalIP, ipsetutil.ExternalIPLocal,
 }
@@ -113,21 +113,18 @@ func (r renderer) natNodePort() Chain {
 // would inherit it.
 func (r renderer) natPostrouting() Chain {
 	m := r.flags.Marks.Masquerade
-	c := Chain{Name: chainKubePostrt}
-	c.Rules = append(c.Rules, r.masquerade(r.frontendFrom(ipsetutil.LoopBack))...)
-	c.Rules = append(c.Rules, r.masquerade(rule(notMarked(m, m), r.set(ipsetutil.IPVSIPs, "src")))...)
-	c.Rules = append(c.Rules,
+	return Chain{chainKubePostrt, append([]string{
+		rule(r.frontendFrom(ipsetutil.LoopBack), "-j "+chainMarkMasq),
+		rule(r.set(ipsetutil.IPVSIPs, "src"), "-j "+chainMarkMasq),
 		rule(notMarked(m, m), "-j RETURN"),
 		setMark(0, m),
-	)
-	c.Rules = append(c.Rules, r.masquerade("-m comment --comment \"kubernetes service traffic requiring SNAT\"")...)
-	return c
+	}, r.masquerade()...)}
 }
 
-// masquerade returns the rules that masquerade what match matches. A range of
-// ports needs a rule for each protocol.
-func (r renderer) masquerade(match string) []string {
-	target := "-j MASQUERADE"
+// masquerade returns the rules that masquerade. A range of ports needs a rule for each
+// protocol.
+func (r renderer) masquerade() []string {
+	target := "-m comment --comment \"kubernetes service traffic requiring SNAT\" -j MASQUERADE"
 	random := ""
 	if r.flags.RandomFully {
 		random = "--random-fully"
@@ -135,8 +132,8 @@ func (r renderer) masquerade(match string) []string {
 	var rules []string
 	if p := r.flags.MasqueradePorts; p != (PortRange{}) {
 		for _, np := range nodePorts {
-			rules = append(rules, rule("-p "+np.protocol, match, target, fmt.Sprintf("--to-ports %d-%d", p.From, p.To), random))
+			rules = append(rules, rule("-p "+np.protocol, target, fmt.Sprintf("--to-ports %d-%d", p.From, p.To), random))
 		}
 	}
-	return append(rules, rule(match, target, random))
+	return append(rules, rule(target, random))
 }

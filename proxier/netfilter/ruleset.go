@@ -154,6 +154,11 @@ func (r renderer) set(k ipsetutil.Kind, fields string) string {
 	return "-m set --match-set " + k.Name(r.ipv6) + " " + fields
 }
 
+// notFrontend matches packets to what is no member.
+func (r renderer) notFrontend(k ipsetutil.Kind) string {
+	return "-m set ! --match-set " + k.Name(r.ipv6) + " dst,dst"
+}
+
 // notLocal is the opposite of local; without a detector it matches everything.
 func (r renderer) notLocal() string {
 	if r.local == "" {
