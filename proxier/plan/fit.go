@@ -83,7 +83,7 @@ type portNumber struct {
 	number   uint16
 }
 
-// fitEndpoints returns the endpoints that can be real servers.
+// fitEndpoints returns the endpoints that can be real servers, in a list of its own.
 func (b *builder) fitEndpoints(endpoints []Endpoint) []Endpoint {
 	fit := make([]Endpoint, 0, len(endpoints))
 	for _, e := range endpoints {

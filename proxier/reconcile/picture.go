@@ -59,11 +59,15 @@ func (p *picture) setSize(s ipsetutil.Set) {
 }
 
 func (p *picture) putMember(m ipsetutil.Member, mark uint32) {
-	p.dropMember(m)
-	if p.members[m.Set] == nil {
-		p.members[m.Set] = map[ipsetutil.Entry]uint32{}
+	entries := p.members[m.Set]
+	if entries == nil {
+		entries = map[ipsetutil.Entry]uint32{}
+		p.members[m.Set] = entries
 	}
-	p.members[m.Set][m.Entry] = mark
+	if bearsMark(m) { // the mark before had another server
+		p.dropMember(m)
+	}
+	entries[m.Entry] = mark
 	if mark == 0 {
 		return
 	}
@@ -91,12 +95,14 @@ func (p *picture) dropMember(m ipsetutil.Member) {
 }
 
 func (p *picture) putReal(key ipvsutil.Key, real ipvsutil.RealServer) {
-	if p.reals[key] == nil {
-		p.reals[key] = map[netip.AddrPort]uint32{}
+	reals := p.reals[key]
+	if reals == nil {
+		reals = map[netip.AddrPort]uint32{}
+		p.reals[key] = reals
 	}
-	p.reals[key][real.Addr] = real.Weight
+	reals[real.Addr] = real.Weight
 	if real.Foreign {
-		p.reals[key][real.Addr] = strangeWeight
+		reals[real.Addr] = strangeWeight
 	}
 }
 

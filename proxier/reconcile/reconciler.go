@@ -89,6 +89,9 @@ type Reconciler struct {
 	// failed are the keys that failed in this round.
 	failed  ledger.Touched
 	damaged damage
+	// bare: this is the first pass of a first round, and the kernel had nothing of ours: all
+	// that is there was wanted a moment ago, and nothing has to go.
+	bare    bool
 	drains  drains
 	lingers lingers
 	// shielded are the frontends whose server could not be created.
@@ -104,6 +107,8 @@ type Reconciler struct {
 	rests  bool
 	sample []ipsetutil.Member
 	ops    []ipvsutil.Op // of raise, to be used again in the same round
+	ranks  []ranked      // of mixed
+	order  []ipvsutil.RealServer
 }
 
 // New returns a reconciler that has observed nothing yet: its first round reads the
@@ -131,6 +136,7 @@ func (r *Reconciler) Round(ctx context.Context, touched ledger.Touched) Report {
 		return r.finish(report)
 	}
 	if first {
+		r.bare = r.pending.Len() == 0
 		all := r.desired.All()
 		all.Merge(r.pending)
 		r.pending = all
@@ -142,6 +148,7 @@ func (r *Reconciler) Round(ctx context.Context, touched ledger.Touched) Report {
 	r.endDrains(ctx, report, &work)
 	r.lookAtLeaving(&work)
 	r.apply(ctx, report, &work)
+	r.bare = false
 	if r.doubts.any() && r.doubts.retry.failures == 0 {
 		r.again(ctx, report, &work)
 	}
@@ -171,7 +178,9 @@ func (r *Reconciler) take() ledger.Touched {
 func (r *Reconciler) apply(ctx context.Context, report *Report, work *ledger.Touched) {
 	r.leadToMarks(work)
 	r.postpone(work)
-	r.lingerChanges(ctx, report, work)
+	if !r.bare {
+		r.lingerChanges(ctx, report, work)
+	}
 	first, rest := r.split(*work)
 	if first.Len() > 0 {
 		r.build(ctx, report, &first)
@@ -220,7 +229,9 @@ func (r *Reconciler) build(ctx context.Context, report *Report, work *ledger.Tou
 	r.addMembers(ctx, report, work.Members, func(m ipsetutil.Member) bool {
 		return !isException(m) || !there.hasMember(m)
 	})
-	r.deleteEarly(ctx, report, work.Members)
+	if !r.bare {
+		r.deleteEarly(ctx, report, work.Members)
+	}
 	last := r.rulesLast()
 	if !last && !r.ensureRules(ctx, report) {
 		r.waiting.Merge(*work)
@@ -241,8 +252,10 @@ func (r *Reconciler) build(ctx context.Context, report *Report, work *ledger.Tou
 
 // clear does the way down, and then adds the exceptions of frontends in use.
 func (r *Reconciler) clear(ctx context.Context, report *Report, work ledger.Touched) {
-	r.unbind(ctx, report, work)
-	r.do(ctx, report, r.lower(work.Servers))
+	if !r.bare {
+		r.unbind(ctx, report, work)
+		r.do(ctx, report, r.lower(work.Servers))
+	}
 	stay := newFrontends()
 	for key := range r.troubled() {
 		if has(r.failed.Servers, key) || !has(work.Servers, key) {
@@ -256,5 +269,7 @@ func (r *Reconciler) clear(ctx context.Context, report *Report, work ledger.Touc
 		}
 		return true
 	})
-	r.deleteLate(ctx, report, work.Members)
+	if !r.bare {
+		r.deleteLate(ctx, report, work.Members)
+	}
 }

@@ -201,7 +201,7 @@ func (x *index) service(name plan.ServiceName) (*plan.Service, []plan.Endpoint) 
 		return nil, nil
 	}
 	if len(e.slices) == 1 {
-		return e.service, slices.Clone(e.slices[0].endpoints)
+		return e.service, e.slices[0].endpoints
 	}
 	var all []plan.Endpoint
 	for _, s := range e.slices {
