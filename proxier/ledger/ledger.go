@@ -137,7 +137,7 @@ func (l *Ledger) Expect(services int) {
 	l.claims = make(map[plan.ServiceName]claims, services)
 	l.contests = make(map[ipvsutil.Key][]claimant, services)
 	l.servers = make(map[ipvsutil.Key]Server, services)
-	l.members = make(map[ipsetutil.Member]holding, 2*services)
+	l.members = make(map[ipsetutil.Member]holding, 3*services)
 	l.bound = make(map[netip.Addr]int, services)
 }
 

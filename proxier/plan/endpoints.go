@@ -29,9 +29,9 @@ func selectEndpoints(endpoints []Endpoint, node Node, weights map[netip.Addr]uin
 			all[usable(e)] = append(all[usable(e)], e)
 		}
 	}
-	for _, e := range endpoints {
-		if isLocal(e, node) {
-			local[usable(e)] = append(local[usable(e)], e)
+	for i := range endpoints {
+		if e := &endpoints[i]; isLocal(e, node) {
+			local[usable(*e)] = append(local[usable(*e)], *e)
 		}
 	}
 	cluster := hinted(all[ready], node)
@@ -51,22 +51,27 @@ func selectEndpoints(endpoints []Endpoint, node Node, weights map[netip.Addr]uin
 // alike tells whether one can serve as well as another, as they mostly do.
 func alike(endpoints []Endpoint) bool {
 	first := usable(endpoints[0])
-	return !slices.ContainsFunc(endpoints, func(e Endpoint) bool { return usable(e) != first })
+	for i := range endpoints {
+		if usable(endpoints[i]) != first {
+			return false
+		}
+	}
+	return true
 }
 
 // serving are the endpoints without connections (UDP, SCTP) that still serve,
 // whatever became of their being chosen.
 func serving(endpoints []Endpoint) []netip.AddrPort {
 	var addrs []netip.AddrPort
-	for _, e := range endpoints {
-		if e.Protocol != ipvsutil.TCP && (e.Ready || e.Serving) {
+	for i := range endpoints {
+		if e := &endpoints[i]; e.Protocol != ipvsutil.TCP && (e.Ready || e.Serving) {
 			addrs = append(addrs, e.Addr)
 		}
 	}
 	return addrs
 }
 
-func isLocal(e Endpoint, node Node) bool {
+func isLocal(e *Endpoint, node Node) bool {
 	return e.NodeName != "" && e.NodeName == node.Name
 }
 
@@ -104,7 +109,8 @@ func narrow(ready []Endpoint, name string, hints func(Endpoint) []string) ([]End
 // endpoints are sorted and distinct.
 func realServers(endpoints []Endpoint, weights map[netip.Addr]uint32) []ipvsutil.RealServer {
 	servers := make([]ipvsutil.RealServer, len(endpoints))
-	for i, e := range endpoints {
+	for i := range endpoints {
+		e := &endpoints[i]
 		servers[i] = ipvsutil.RealServer{Addr: e.Addr, Weight: 1}
 		if weight, ok := weights[e.Addr.Addr()]; ok {
 			servers[i].Weight = weight
@@ -131,10 +137,23 @@ func groupByPort(endpoints []Endpoint) map[PortKey][]Endpoint {
 		from = to
 	}
 	for key, group := range byPort {
-		slices.SortFunc(group, compareEndpoints)
+		if ascending(group) {
+			continue
+		}
+		group = slices.SortedFunc(slices.Values(group), compareEndpoints) // the list is the caller's
 		byPort[key] = slices.CompactFunc(group, func(a, b Endpoint) bool { return a.Addr == b.Addr })
 	}
 	return byPort
+}
+
+// ascending tells endpoints that are sorted by address, with each address once.
+func ascending(endpoints []Endpoint) bool {
+	for i := 1; i < len(endpoints); i++ {
+		if endpoints[i-1].Addr.Compare(endpoints[i].Addr) >= 0 {
+			return false
+		}
+	}
+	return true
 }
 
 func portOf(e Endpoint) PortKey { return PortKey{e.PortName, e.Protocol, e.Addr.Addr().Is6()} }
@@ -177,7 +196,8 @@ func usable(e Endpoint) usability {
 func localReadyAddrs(endpoints []Endpoint, node Node) [2]int {
 	seen := map[netip.Addr]bool{}
 	var count [2]int
-	for _, e := range endpoints {
+	for i := range endpoints {
+		e := &endpoints[i]
 		addr := e.Addr.Addr()
 		if !e.Ready || !isLocal(e, node) || seen[addr] {
 			continue

@@ -83,21 +83,37 @@ type portNumber struct {
 	number   uint16
 }
 
-// fitEndpoints returns the endpoints that can be real servers, in a list of its own.
+// fitEndpoints returns the endpoints that can be real servers: mostly all, and then it is
+// the list that was given.
 func (b *builder) fitEndpoints(endpoints []Endpoint) []Endpoint {
-	fit := make([]Endpoint, 0, len(endpoints))
-	for _, e := range endpoints {
-		reason := unfit(e.Addr.Addr())
-		if reason == "" && e.Addr.Port() == 0 {
-			reason = "has port zero"
-		}
+	var fit []Endpoint
+	for i := range endpoints {
+		e := &endpoints[i]
+		reason := unfitEndpoint(e)
 		if reason != "" {
+			if fit == nil {
+				fit = append(make([]Endpoint, 0, len(endpoints)), endpoints[:i]...)
+			}
 			b.problem("endpoint "+e.Addr.String(), reason)
-			continue
+		} else if fit != nil {
+			fit = append(fit, *e)
 		}
-		fit = append(fit, e)
+	}
+	if fit == nil {
+		return endpoints
 	}
 	return fit
+}
+
+// unfitEndpoint says why an endpoint can be no real server, or "".
+func unfitEndpoint(e *Endpoint) string {
+	if reason := unfit(e.Addr.Addr()); reason != "" {
+		return reason
+	}
+	if e.Addr.Port() == 0 {
+		return "has port zero"
+	}
+	return ""
 }
 
 // sourceRanges are the ranges that restrict load-balancer frontends of one family.

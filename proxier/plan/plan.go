@@ -278,7 +278,8 @@ func (b *builder) externalLocal() bool {
 
 // hairpin lets endpoints on this node reach themselves through their Service.
 func (b *builder) hairpin(endpoints []Endpoint) {
-	for _, e := range endpoints {
+	for i := range endpoints {
+		e := &endpoints[i]
 		if !isLocal(e, b.node) {
 			continue
 		}

@@ -179,7 +179,7 @@ func serializers() (runtime.NegotiatedSerializer, error) {
 		return nil, fmt.Errorf("types of the API: %w", err)
 	}
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
-	return serializer.NewCodecFactory(scheme).WithoutConversion(), nil
+	return newLean(serializer.NewCodecFactory(scheme).WithoutConversion()), nil
 }
 
 // cut splits a list with commas and blanks.

@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 
@@ -58,11 +59,12 @@ func (k objectKey) same(a, b *object) bool {
 	if k.kind == kindNode && (a == nil || b == nil) {
 		return a == b
 	}
-	if a == nil {
-		a = &object{}
-	}
-	if b == nil {
-		b = &object{}
+	switch {
+	case a == nil && b == nil:
+		return true
+	case a == nil || b == nil:
+		one := cmp.Or(a, b)
+		return one.service == nil && len(one.endpoints) == 0
 	}
 	switch k.kind {
 	case kindService:
