@@ -77,6 +77,7 @@ func newAPI(ctx context.Context, c APIConfig, times apiTimes, nodeName string, o
 	}
 	name := nodeKey(nodeName)
 	a := &API{changed: make(chan struct{}, 1), nodeName: name, started: time.Now(), onProblem: onProblem, index: newIndex(name)}
+	a.index.unread = true
 	a.add(kindService, &feed{client: c.Client.core, resource: "services", item: &corev1.Service{}, list: &corev1.ServiceList{},
 		label: "!" + labelProxyName, field: "spec.clusterIP!=" + corev1.ClusterIPNone})
 	a.add(kindSlice, &feed{client: c.Client.discovery, resource: "endpointslices", item: &discoveryv1.EndpointSlice{},
@@ -124,7 +125,7 @@ func (a *API) change(do func()) {
 	do()
 	if !a.synced && a.stores[kindService].listed && a.stores[kindSlice].listed &&
 		(a.nodeWaited || a.index.node != nil && len(a.index.node.IPs) > 0) {
-		a.synced, a.index.all = true, true
+		a.synced, a.index.all, a.index.unread = true, true, false
 	}
 	news := a.synced && (len(a.index.dirty) > 0 || a.index.all)
 	fresh := a.index.fresh

@@ -65,17 +65,19 @@ func (s *store) Replace(items []any, _ string) error {
 		objects[o.key] = o
 	}
 	s.api.change(func() {
-		if len(s.objects) == 0 {
-			s.objects = make(map[objectKey]*object, len(objects))
+		before := s.objects
+		if s.objects = objects; len(before) == 0 {
 			s.api.index.expect(len(objects))
 		}
-		for key := range s.objects {
+		for key, old := range before {
 			if objects[key] == nil {
-				s.set(key, nil, time.Time{})
+				s.become(key, old, nil, time.Time{})
 			}
 		}
 		for key, o := range objects {
-			s.set(key, o, time.Time{})
+			if old := before[key]; !s.become(key, old, o, time.Time{}) {
+				objects[key] = old
+			}
 		}
 		s.listed = true
 		s.missNode()
@@ -154,12 +156,9 @@ func (s *store) fill(o *object, obj any, r *reports) error {
 	return nil
 }
 
-// set makes now, or nil for none, the object of the key. One that means the same as
-// before changes nothing.
+// set makes now, or nil for none, the object of the key.
 func (s *store) set(key objectKey, now *object, trigger time.Time) {
-	old := s.objects[key]
-	same := key.same(old, now)
-	if old != nil && now != nil && same && old.uid == now.uid && slices.Equal(old.problems, now.problems) {
+	if !s.become(key, s.objects[key], now, trigger) {
 		return
 	}
 	if now == nil {
@@ -167,14 +166,24 @@ func (s *store) set(key objectKey, now *object, trigger time.Time) {
 	} else {
 		s.objects[key] = now
 	}
+}
+
+// become takes in that the object of the key, old until then, is now another one; each is
+// nil for none. One that means the same as before changes nothing: then it is false.
+func (s *store) become(key objectKey, old, now *object, trigger time.Time) bool {
+	same := key.same(old, now)
+	if old != nil && now != nil && same && old.uid == now.uid && slices.Equal(old.problems, now.problems) {
+		return false
+	}
 	s.api.take(key, old, now)
 	if same {
-		return
+		return true
 	}
 	s.feed.note(func(r *ResourceState) { r.Changes++ })
 	if now.owned() && s.api.synced && trigger.After(s.api.started) {
 		s.api.triggers = append(s.api.triggers, Trigger{Service: now.owner, IPv6: ofIPv6(now), At: trigger})
 	}
+	return true
 }
 
 // ofIPv6 reports the family of a slice.

@@ -34,6 +34,8 @@ type index struct {
 
 	dirty map[plan.ServiceName]bool
 	all   bool
+	// unread: nobody asks for changes before all is asked for, so that none is noted.
+	unread bool
 
 	// problems are the present ones by file, "" for the folder; shadows those of
 	// objects that stand in several places.
@@ -88,7 +90,6 @@ func (x *index) replace(files map[string]*file) {
 func (x *index) expect(services int) {
 	if len(x.entries) == 0 {
 		x.entries = make(map[plan.ServiceName]*entry, services)
-		x.dirty = make(map[plan.ServiceName]bool, services)
 	}
 }
 
@@ -186,7 +187,7 @@ func (e *entry) insert(o *object) {
 // touch marks a Service dirty, unless nothing changed for it, and forgets the entry
 // of one of which nothing is left.
 func (x *index) touch(name plan.ServiceName, same bool) {
-	if !same {
+	if !same && !x.unread {
 		x.dirty[name] = true
 	}
 	if e := x.entries[name]; e.service == nil && len(e.slices) == 0 {
