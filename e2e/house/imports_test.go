@@ -31,7 +31,7 @@ var directions = map[string][]string{
 	"proxier/reconcile":    {"proxier/ledger", "proxier/plan", "ipvsutil", "ipsetutil"},
 	"proxier/netfilter":    {"ipvsutil", "ipsetutil", "ipvsutil/netlink"},
 	"proxier/health":       {},
-	"proxier/host":         {"ipvsutil"},
+	"proxier/host":         {"ipvsutil", "ipvsutil/netlink"},
 	"proxier/reserve":      {"ipsetutil"},
 	"proxier/forward":      {},
 	"ipvsutil":             {},

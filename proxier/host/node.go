@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"kube-ipvs-proxy/ipvsutil"
+	"kube-ipvs-proxy/ipvsutil/netlink"
 )
 
 // listTries is how often a listing is tried that changes interrupt.
@@ -25,6 +26,7 @@ const listTries = 5
 type Node struct {
 	space  netns.NsHandle // to subscribe again from any thread
 	handle *vnetlink.Handle
+	socket *netlink.Socket // for the list of all addresses
 	// unbound has capacity one, see went.
 	unbound chan []netip.Addr
 }
@@ -43,14 +45,20 @@ func OpenNode() (*Node, error) {
 		_ = space.Close()
 		return nil, fmt.Errorf("netlink socket for the node's addresses: %w", err)
 	}
-	return &Node{space: space, handle: handle, unbound: make(chan []netip.Addr, 1)}, nil
+	socket, err := netlink.Open(unix.NETLINK_ROUTE)
+	if err != nil {
+		handle.Close()
+		_ = space.Close()
+		return nil, fmt.Errorf("netlink socket for the node's addresses: %w", err)
+	}
+	return &Node{space: space, handle: handle, socket: socket, unbound: make(chan []netip.Addr, 1)}, nil
 }
 
 // Close ends the use of the namespace. A Watch that is under way goes on until its
 // context ends, but does not recover from errors any more.
 func (n *Node) Close() error {
 	n.handle.Close()
-	return n.space.Close()
+	return errors.Join(n.socket.Close(), n.space.Close())
 }
 
 // subscribe opens a socket that gets the messages of the groups. Only a thread in
@@ -80,10 +88,10 @@ func (n *Node) Addresses(ctx context.Context) ([]netip.Addr, error) {
 			break
 		}
 		var addrs []netip.Addr
-		if addrs, err = n.list(); err == nil {
+		if addrs, err = n.list(ctx); err == nil {
 			return addrs, nil
 		}
-		if !errors.Is(err, vnetlink.ErrDumpInterrupted) && !errors.Is(err, errDeviceMoved) {
+		if !errors.Is(err, netlink.ErrInterrupted) && !errors.Is(err, errDeviceMoved) {
 			break
 		}
 	}
@@ -94,29 +102,50 @@ func (n *Node) Addresses(ctx context.Context) ([]netip.Addr, error) {
 // so they may have been taken for addresses of the node.
 var errDeviceMoved = errors.New("device " + ipvsutil.Device + " came or went")
 
-func (n *Node) list() ([]netip.Addr, error) {
+// list goes through all addresses, of which most are on the device of the bound ones: a Pod
+// that comes or goes is reason enough to do so, and no more is read of those than whose they
+// are.
+func (n *Node) list(ctx context.Context) ([]netip.Addr, error) {
 	own, err := n.ownDevice()
 	if err != nil {
 		return nil, err
 	}
-	list, err := n.handle.AddrList(nil, vnetlink.FAMILY_ALL)
+	var addrs []netip.Addr
+	all := netlink.Request{Type: unix.RTM_GETADDR, Body: make([]byte, unix.SizeofIfAddrmsg)}
+	err = n.socket.Dump(ctx, all, func(body []byte) error {
+		if len(body) < unix.SizeofIfAddrmsg || int(nl.DeserializeIfAddrmsg(body).Index) == own {
+			return nil
+		}
+		addr, err := addressIn(body)
+		if addr.IsValid() {
+			addrs = append(addrs, addr)
+		}
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
 	if again, err := n.ownDevice(); err != nil || again != own {
 		return nil, errors.Join(err, errDeviceMoved)
 	}
-	addrs := make([]netip.Addr, 0, len(list))
-	for _, a := range list {
-		if a.LinkIndex == own || a.IPNet == nil {
-			continue
-		}
-		if addr, ok := netip.AddrFromSlice(a.IP); ok {
-			addrs = append(addrs, addr.Unmap())
-		}
-	}
 	slices.SortFunc(addrs, netip.Addr.Compare)
 	return slices.Compact(addrs), nil
+}
+
+// addressIn reads the node's own address out of a message; on a point-to-point device the
+// other one is the peer's. It is not valid where there is none.
+func addressIn(message []byte) (addr netip.Addr, err error) {
+	for a, err := range netlink.Parse(message[unix.SizeofIfAddrmsg:]) {
+		if err != nil {
+			return netip.Addr{}, err
+		}
+		if a.Type == unix.IFA_LOCAL || a.Type == unix.IFA_ADDRESS && !addr.IsValid() {
+			if read, ok := netip.AddrFromSlice(a.Data); ok {
+				addr = read.Unmap()
+			}
+		}
+	}
+	return addr, nil
 }
 
 // ownDevice returns the index of the device of the bound addresses, zero when it is missing.
