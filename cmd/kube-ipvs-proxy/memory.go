@@ -6,6 +6,7 @@ import (
 	"runtime/debug"
 	"runtime/metrics"
 	"sync"
+	"time"
 )
 
 // garbage is how much garbage there may be, in percent of what is in use, before it is
@@ -26,6 +27,7 @@ const headroom = 192 << 20
 // thrift keeps the memory of the process small, and the work on it.
 type thrift struct {
 	headroom []byte
+	pause    time.Duration // from the start to that time
 	once     sync.Once
 	followed func() // after each time that the limit follows the heap; nil: nothing
 }
@@ -37,7 +39,7 @@ func saveMemory() *thrift {
 		return nil
 	}
 	debug.SetGCPercent(garbage)
-	return &thrift{headroom: make([]byte, headroom)}
+	return &thrift{headroom: make([]byte, headroom), pause: time.Second}
 }
 
 // started gives back to the system, once, what only the start needed: the lists of all
@@ -53,6 +55,7 @@ func (t *thrift) started() {
 	t.once.Do(func() {
 		t.headroom = nil
 		go func() {
+			time.Sleep(t.pause) // what the start still has to do is more urgent
 			debug.FreeOSMemory()
 			setLimit()
 			debug.SetGCPercent(-1)
