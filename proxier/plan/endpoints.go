@@ -119,31 +119,62 @@ func realServers(endpoints []Endpoint, weights map[netip.Addr]uint32) []ipvsutil
 	return servers
 }
 
+// portGroups are the endpoints of each port: of one only, as most Services have, or of more.
+type portGroups struct {
+	port PortKey
+	only []Endpoint
+	more map[PortKey][]Endpoint
+}
+
+// of returns the endpoints of a port.
+func (g portGroups) of(port PortKey) []Endpoint {
+	if g.more == nil && port == g.port {
+		return g.only
+	}
+	return g.more[port]
+}
+
 // groupByPort gives each port of the Service its endpoints, sorted by address and
 // each address once: while a Pod's address moves on to another Pod, two slices may
 // have it, and the entry that is ready counts.
-func groupByPort(endpoints []Endpoint) map[PortKey][]Endpoint {
-	byPort := map[PortKey][]Endpoint{}
-	for from := 0; from < len(endpoints); {
-		key, to := portOf(endpoints[from]), from+1
-		for to < len(endpoints) && portOf(endpoints[to]) == key {
-			to++
-		}
-		run := endpoints[from:to:to] // mostly all of the port
-		if before := byPort[key]; before != nil {
+func groupByPort(endpoints []Endpoint) portGroups {
+	if len(endpoints) == 0 {
+		return portGroups{}
+	}
+	if first := portOf(&endpoints[0]); runOf(endpoints) == len(endpoints) {
+		return portGroups{port: first, only: distinct(endpoints)}
+	}
+	more := map[PortKey][]Endpoint{}
+	for len(endpoints) > 0 {
+		key, n := portOf(&endpoints[0]), runOf(endpoints)
+		run := endpoints[:n:n] // mostly all of the port
+		if before := more[key]; before != nil {
 			run = append(before, run...)
 		}
-		byPort[key] = run
-		from = to
+		more[key], endpoints = run, endpoints[n:]
 	}
-	for key, group := range byPort {
-		if ascending(group) {
-			continue
-		}
-		group = slices.SortedFunc(slices.Values(group), compareEndpoints) // the list is the caller's
-		byPort[key] = slices.CompactFunc(group, func(a, b Endpoint) bool { return a.Addr == b.Addr })
+	for key, group := range more {
+		more[key] = distinct(group)
 	}
-	return byPort
+	return portGroups{more: more}
+}
+
+// runOf counts the endpoints at the begin of a list that are of the first one's port.
+func runOf(endpoints []Endpoint) int {
+	n, first := 1, portOf(&endpoints[0])
+	for n < len(endpoints) && portOf(&endpoints[n]) == first {
+		n++
+	}
+	return n
+}
+
+// distinct sorts by address and leaves one of each; the list that is given stays as it is.
+func distinct(endpoints []Endpoint) []Endpoint {
+	if ascending(endpoints) {
+		return endpoints
+	}
+	sorted := slices.SortedFunc(slices.Values(endpoints), compareEndpoints)
+	return slices.CompactFunc(sorted, func(a, b Endpoint) bool { return a.Addr == b.Addr })
 }
 
 // ascending tells endpoints that are sorted by address, with each address once.
@@ -156,7 +187,7 @@ func ascending(endpoints []Endpoint) bool {
 	return true
 }
 
-func portOf(e Endpoint) PortKey { return PortKey{e.PortName, e.Protocol, e.Addr.Addr().Is6()} }
+func portOf(e *Endpoint) PortKey { return PortKey{e.PortName, e.Protocol, e.Addr.Addr().Is6()} }
 
 // compareEndpoints sorts by address, and the entry of an address that counts
 // first. The rest only makes the choice independent of the order of slices.

@@ -116,7 +116,7 @@ func (p place) number(port Port) uint16 {
 }
 
 // family claims every frontend of the Service in the family of clusterIP.
-func (b *builder) family(clusterIP netip.Addr, ports []Port, byPort map[PortKey][]Endpoint) {
+func (b *builder) family(clusterIP netip.Addr, ports []Port, byPort portGroups) {
 	if len(ports) == 0 {
 		return
 	}
@@ -127,7 +127,7 @@ func (b *builder) family(clusterIP netip.Addr, ports []Port, byPort map[PortKey]
 	places := b.places(clusterIP)
 	for _, port := range ports {
 		key := PortKey{port.Name, port.Protocol, ipv6}
-		endpoints := byPort[key]
+		endpoints := byPort.of(key)
 		chosen := selectEndpoints(endpoints, b.node, b.service.Weights)
 		b.hairpin(endpoints)
 		b.internal(clusterIP, port, chosen)

@@ -221,8 +221,14 @@ type place struct {
 	at        int
 }
 
-func (p place) compare(o place) int {
-	return cmp.Or(cmp.Compare(p.high, o.high), cmp.Compare(p.low, o.low), cmp.Compare(p.port, o.port))
+func (p *place) compare(o *place) int {
+	switch {
+	case p.high != o.high:
+		return cmp.Compare(p.high, o.high)
+	case p.low != o.low:
+		return cmp.Compare(p.low, o.low)
+	}
+	return cmp.Compare(p.port, o.port)
 }
 
 // appendSorted appends changes of one set in the order of their entries.
@@ -237,7 +243,7 @@ func appendSorted(sorted, of []ipsetutil.Change) []ipsetutil.Change {
 		}
 	}
 	slices.SortFunc(places, func(a, b place) int {
-		if c := a.compare(b); c != 0 {
+		if c := a.compare(&b); c != 0 {
 			return c
 		}
 		return of[a.at].Member.Entry.Compare(of[b.at].Member.Entry)

@@ -125,6 +125,11 @@ func (s *stream) pass(ctx context.Context, e watch.Event) bool {
 // deliver waits until the reflector takes the event; false when it wants no more.
 func (s *stream) deliver(e watch.Event) bool {
 	select {
+	case s.out <- e: // as a rule there is room, and one thing to look at costs less than two
+		return true
+	default:
+	}
+	select {
 	case s.out <- e:
 		return true
 	case <-s.stop:
