@@ -199,8 +199,9 @@ func (j *Lab) proxies(ctx context.Context, l *testbed.Lab, mode string) (map[str
 	return proxies, nil
 }
 
-// relayAddr is where a node finds the API server, on its own loopback.
-const relayAddr = "127.0.0.1:6443"
+// relayAddr is where a node finds the API server, on its own loopback, at a port that no
+// test uses.
+const relayAddr = "127.0.0.1:16443"
 
 // listen opens relayAddr on a node, for an API server that only this process reaches.
 func listen(h *testbed.Host) (l net.Listener, err error) {

@@ -13,6 +13,13 @@ import (
 	"syscall"
 )
 
+// The environment names the proxy of the lab by proxyVariable, as in e2e/judge; apiProxy is
+// the product with an API server.
+const (
+	proxyVariable = "PROXY"
+	apiProxy      = "api"
+)
+
 // A judge is another proxy than the product in the lab, or the product with an API
 // server (see e2e/judge). The API server runs here, outside of the machine: inside it
 // would need a minute to start, and time of the CPUs that the tests have.
@@ -29,7 +36,7 @@ type judge struct {
 // names no PROXY and the tests need no peers. In namespaces of this host the tests start
 // their own.
 func startJudge(root string, o options, results string) (*judge, error) {
-	proxy := os.Getenv("PROXY")
+	proxy := os.Getenv(proxyVariable)
 	if proxy == "" && !o.peers {
 		return nil, nil
 	}
@@ -38,7 +45,7 @@ func startJudge(root string, o options, results string) (*judge, error) {
 	if err != nil {
 		return nil, err
 	}
-	j.env = []string{"PROXY=" + proxy, "PEERS=" + peers}
+	j.env = []string{proxyVariable + "=" + proxy, "PEERS=" + peers}
 	if o.machine == "host" {
 		return j, nil
 	}

@@ -109,6 +109,11 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
+	if os.Getenv(proxyVariable) == apiProxy {
+		if suites, err = askableByAPI(os.Stdout, suites); err != nil {
+			return err
+		}
+	}
 	if len(suites) == 0 {
 		return fmt.Errorf("no test of the build tags %s in %s matches %q", with, strings.Join(o.patterns, " "), o.filter)
 	}

@@ -78,6 +78,24 @@ func TestFindSuites(t *testing.T) {
 	}
 }
 
+// TestAskableByAPI: a packet test that no API server lets ask is left out and told, and
+// nothing else is.
+func TestAskableByAPI(t *testing.T) {
+	var out strings.Builder
+	const unasked, asked = "TestStatement17ExternalNameIsNotServed", "TestStatement18ServiceOfAnotherProxy"
+	left, err := askableByAPI(&out, []suite{
+		{Package: "m/" + packetSuite, Tests: []string{unasked, asked, "TestHostileObjects"}},
+		{Package: "m/other", Tests: []string{unasked}},
+		{Package: "n/" + packetSuite, Tests: []string{unasked}},
+	})
+	if err != nil || len(left) != 2 || !slices.Equal(left[0].Tests, []string{asked}) || !slices.Equal(left[1].Tests, []string{unasked}) {
+		t.Errorf("left %+v, %v", left, err)
+	}
+	if lines := strings.Split(strings.TrimSpace(out.String()), "\n"); len(lines) != 3 || !strings.Contains(lines[0], unasked+": the API server takes no such object") {
+		t.Errorf("told %q", lines)
+	}
+}
+
 func TestScanAndCheck(t *testing.T) {
 	tests := []string{"TestA", "TestB"}
 	for _, c := range []struct {

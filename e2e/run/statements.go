@@ -16,6 +16,30 @@ import (
 // packetSuite is the folder of the tests with the statements' numbers.
 const packetSuite = "e2e/packets"
 
+// askableByAPI takes out of the packet tests what cannot be asked where a real API server
+// has the objects, and says of each why. A suite without a test is none.
+func askableByAPI(out io.Writer, suites []suite) ([]suite, error) {
+	var left []suite
+	for _, s := range suites {
+		if strings.HasSuffix(s.Package, "/"+packetSuite) {
+			asked, not, err := statements.AskedByAPI(s.Tests)
+			if err != nil {
+				return nil, err
+			}
+			for _, u := range not {
+				if _, err := fmt.Fprintf(out, "not asked through an API server: %s: %s\n", u.Test, u.Why); err != nil {
+					return nil, err
+				}
+			}
+			s.Tests = asked
+		}
+		if len(s.Tests) > 0 {
+			left = append(left, s)
+		}
+	}
+	return left, nil
+}
+
 // showStatements prints the tables of the statements and of the field reports if the
 // packet tests were to run, as they ended: all lines or those that were asked. Without a log (the machine did
 // not come so far) there is none.

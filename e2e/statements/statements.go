@@ -6,7 +6,8 @@
 // Beside it is the list of field reports: what went wrong with such proxies, told by what
 // is right instead, with letters and numbers as in TestCaseB2PortLikeALocalNodePort.
 //
-// The lists are list.txt and cases.txt. The tests of this package keep them, the tests
+// The lists are list.txt and cases.txt, and api.txt has the tests that no real API server
+// lets ask. The tests of this package keep them, the tests
 // they name and the tables of e2e/README.md together; with -update they write the tables.
 package statements
 

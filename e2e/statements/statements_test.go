@@ -157,9 +157,13 @@ func TestReadme(t *testing.T) {
 		t.Fatal(err)
 	}
 	list := all(t)
+	unasked, err := UnaskedByName()
+	if err != nil {
+		t.Fatal(err)
+	}
 	want := string(text)
 	tables := map[string]string{
-		"statements": Markdown(list), "differences": Differences(list), "cases": CasesMarkdown(cases(t), casesNamed(t)),
+		"statements": Markdown(list), "differences": Differences(list), "cases": CasesMarkdown(cases(t), casesNamed(t)), "unasked": UnaskedMarkdown(unasked),
 	}
 	for mark, table := range tables {
 		begin, end := "<!-- "+mark+" -->\n", "<!-- end of "+mark+" -->\n"
