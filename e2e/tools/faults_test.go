@@ -100,6 +100,11 @@ var hostFaults = []fault{
 		says: "warning chains of kube-proxy's iptables mode are here: 1 (first: IPv4 nat KUBE-SVC-AAAA): a kube-proxy runs beside this proxy"},
 	{name: "tables of another proxy", plant: []string{"nft add table ip kube-proxy"}, undo: []string{"nft delete table ip kube-proxy"}, ask: doctorAsk,
 		says: "warning nftables tables of kube-proxy are here (ip kube-proxy)"},
+	{name: "rules of Services in the other back end", plant: []string{"iptables-nft -t mangle -N KUBE-KUBELET-CANARY",
+		"iptables-legacy -t nat -N KUBE-SERVICES", "iptables-legacy -t nat -A KUBE-SERVICES -j RETURN"},
+		undo: []string{"iptables-nft -t mangle -X KUBE-KUBELET-CANARY", "iptables-legacy -t nat -F KUBE-SERVICES", "iptables-legacy -t nat -X KUBE-SERVICES"}, ask: doctorAsk,
+		says: "fault iptables back ends are mixed: nft is the one to use (the kubelet has the chain KUBE-KUBELET-CANARY), " +
+			"but legacy has rules of Services (KUBE-SERVICES), which packets pass as well: take them out on the node (iptables-legacy-save |"},
 	{name: "asymmetric routes with rp_filter", act: loseRequest,
 		undo: []string{"sysctl -qw net.ipv4.conf.all.rp_filter=0", "ip route del 172.30.0.5/32 dev cbr0"}, ask: doctorAsk,
 		says: "packets came by another device than the way back to their source, and were dropped in silence"},
