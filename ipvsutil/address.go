@@ -86,7 +86,11 @@ type Addresses interface {
 	Capture(ctx context.Context, addrs []netip.Addr) []error
 	Release(ctx context.Context, addrs []netip.Addr) []error
 	Captured(ctx context.Context) ([]netip.Addr, error)
+	// Leave prepares that bound addresses are unbound: processes of this host that ask
+	// them from now on do so from an own address of the host, which outlives that. What
+	// they began before goes on. Twice is once; Unbind undoes it.
+	Leave(ctx context.Context, addrs []netip.Addr) []error
 	// InUse returns those of the addresses from which processes of this host have a TCP
-	// connection, in no order. They lose it when the address goes.
+	// connection or a connected UDP socket, in no order. They lose it when the address goes.
 	InUse(ctx context.Context, addrs []netip.Addr) ([]netip.Addr, error)
 }

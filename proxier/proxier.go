@@ -191,7 +191,8 @@ func (p *Proxier) rest(ctx context.Context) time.Duration {
 const onceTries = 10
 
 // Once reads, plans and reconciles until the kernel equals the plan, and returns
-// what the rounds did together. Drains are not waited for.
+// what the rounds did together. Drains are not waited for, but addresses that go once
+// answers have come are: nobody else would unbind them.
 func (p *Proxier) Once(ctx context.Context) (ops int, err error) {
 	if err := p.waitSynced(ctx); err != nil {
 		return 0, err
@@ -199,7 +200,7 @@ func (p *Proxier) Once(ctx context.Context) (ops int, err error) {
 	for range onceTries {
 		s := p.work(ctx)
 		ops += s.Ops
-		if s.Complete() {
+		if s.Complete() && s.Leaving == 0 {
 			return ops, nil
 		}
 		err = errors.Join(s.Unread, s.Err())

@@ -36,6 +36,7 @@ func (blank) RealServers(context.Context, ipvsutil.Key) ([]ipvsutil.RealServerSt
 func (blank) Ensure(context.Context) error                                   { return nil }
 func (blank) Bind(context.Context, []netip.Addr) []error                     { return nil }
 func (blank) Unbind(context.Context, []netip.Addr) []error                   { return nil }
+func (blank) Leave(context.Context, []netip.Addr) []error                    { return nil }
 func (blank) Bound(context.Context) ([]netip.Addr, error)                    { return nil, nil }
 func (blank) Capture(context.Context, []netip.Addr) []error                  { return nil }
 func (blank) Release(context.Context, []netip.Addr) []error                  { return nil }

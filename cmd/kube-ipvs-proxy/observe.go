@@ -67,26 +67,33 @@ func (s *scene) observeBound(o *explain.Observed) error {
 	if err != nil {
 		return err
 	}
-	o.Device, o.Bound = d.there, map[netip.Addr]bool{}
+	o.Device, o.Bound, o.Leaving = d.there, map[netip.Addr]bool{}, map[netip.Addr]bool{}
 	for _, a := range d.addrs {
 		o.Bound[a] = true
 	}
 	byRoute, err := localRoutes(unix.RT_TABLE_LOCAL)
 	for _, a := range byRoute {
+		o.Leaving[a] = o.Bound[a] // both ways: see ipvsutil.Addresses.Leave
 		o.Bound[a] = true
 	}
 	o.TalkedFrom = talkedFrom()
 	return err
 }
 
-// talkedFrom are the own addresses of connected TCP sockets. A family that cannot be
-// listed has none: then an address that waits for them is told as a difference.
+// talkedFrom are the own addresses of connected sockets. A family that cannot be listed
+// has none: then an address that waits for them is told as a difference.
 func talkedFrom() map[netip.Addr]bool {
 	found := map[netip.Addr]bool{}
 	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
 		sockets, _ := vnetlink.SocketDiagTCP(family)
 		for _, s := range sockets {
 			if a, ok := netip.AddrFromSlice(s.ID.Source); ok && s.State != vnetlink.TCP_LISTEN && s.State != vnetlink.TCP_TIME_WAIT {
+				found[a.Unmap()] = true
+			}
+		}
+		sockets, _ = vnetlink.SocketDiagUDP(family)
+		for _, s := range sockets {
+			if a, ok := netip.AddrFromSlice(s.ID.Source); ok && s.State == vnetlink.TCP_ESTABLISHED {
 				found[a.Unmap()] = true
 			}
 		}

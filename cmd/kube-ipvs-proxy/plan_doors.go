@@ -138,6 +138,11 @@ func (d noteAddresses) Unbind(_ context.Context, addrs []netip.Addr) []error {
 	return d.all("address", "unbind", addrs)
 }
 
+// Leave implements ipvsutil.Addresses: the address is unbound once answers have come.
+func (d noteAddresses) Leave(_ context.Context, addrs []netip.Addr) []error {
+	return d.all("address", "unbind", addrs)
+}
+
 // Capture implements ipvsutil.Addresses.
 func (d noteAddresses) Capture(_ context.Context, addrs []netip.Addr) []error {
 	return d.all("route", "capture", addrs)

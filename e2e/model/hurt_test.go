@@ -195,6 +195,10 @@ func (d hurtAddresses) Release(ctx context.Context, addrs []netip.Addr) []error 
 	return d.each(addrs, func(a []netip.Addr) []error { return d.door.Release(ctx, a) })
 }
 
+func (d hurtAddresses) Leave(ctx context.Context, addrs []netip.Addr) []error {
+	return d.each(addrs, func(a []netip.Addr) []error { return d.door.Leave(ctx, a) })
+}
+
 func (d hurtAddresses) Bound(ctx context.Context) ([]netip.Addr, error) {
 	return one(d.hurt, func() ([]netip.Addr, error) { return d.door.Bound(ctx) })
 }

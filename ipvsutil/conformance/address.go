@@ -43,6 +43,7 @@ func RunAddressesWithoutDevice(t *testing.T, open func(t *testing.T) Addresses) 
 		"Invalid":        testInvalid,
 		"Cleanup":        testCleanup,
 		"NotInUse":       testNotInUse,
+		"Leave":          testLeave,
 		"Cancelled":      testCancelled,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, open(t)) })
@@ -164,7 +165,7 @@ func testInvalid(t *testing.T, a Addresses) {
 	ensure(t, a)
 	bad := append(parse("0.0.0.0", "::", "127.0.0.5", "::1", "224.0.0.5", "ff02::1", "255.255.255.255",
 		"::ffff:10.96.0.1", "fe80::1", "fe80::1%eth0"), netip.Addr{})
-	for _, do := range []func(context.Context, []netip.Addr) []error{a.Bind, a.Unbind, a.Capture, a.Release} {
+	for _, do := range []func(context.Context, []netip.Addr) []error{a.Bind, a.Unbind, a.Leave, a.Capture, a.Release} {
 		for i, err := range all(t, do(ctx, bad), len(bad)) {
 			is(t, err, fs.ErrInvalid, bad[i])
 		}
@@ -234,13 +235,27 @@ func testNotInUse(t *testing.T, a Addresses) {
 	}
 }
 
+// An address that is left is bound until it is unbound, and then nothing of it stays.
+func testLeave(t *testing.T, a Addresses) {
+	ctx := t.Context()
+	ensure(t, a)
+	addrs := parse("203.0.113.9", "fd20:113::9")
+	none(t, "bind", a.Bind(ctx, addrs))
+	for range 2 {
+		none(t, "leave", a.Leave(ctx, addrs))
+		equal(t, a, "203.0.113.9 fd20:113::9", "")
+	}
+	none(t, "unbind", a.Unbind(ctx, addrs))
+	equal(t, a, "", "")
+}
+
 // A context that has ended changes nothing, and every request says so.
 func testCancelled(t *testing.T, a Addresses) {
 	ensure(t, a)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	addr := parse("10.96.0.1", "fd00::1")
-	for _, do := range []func(context.Context, []netip.Addr) []error{a.Bind, a.Unbind, a.Capture, a.Release} {
+	for _, do := range []func(context.Context, []netip.Addr) []error{a.Bind, a.Unbind, a.Leave, a.Capture, a.Release} {
 		for i, err := range all(t, do(ctx, addr), 2) {
 			is(t, err, context.Canceled, addr[i])
 		}

@@ -16,7 +16,7 @@ import (
 
 // AddressCounts says what was asked of an Addresses double. Each address counts.
 type AddressCounts struct {
-	Ensure, Bind, Unbind, Capture, Release, List int
+	Ensure, Bind, Unbind, Leave, Capture, Release, List int
 	// Written is how often Ensure had to make the device or the rules.
 	Written int
 	// Needless counts requests to make what was there or to remove what was not.
@@ -27,7 +27,7 @@ type AddressCounts struct {
 
 // AddressRequest is one request as the hook Addresses.Fail sees it.
 type AddressRequest struct {
-	Op   string     // ensure, bind, unbind, bound, capture, release, captured, in use
+	Op   string     // ensure, bind, unbind, leave, bound, capture, release, captured, in use
 	Addr netip.Addr // not valid for ensure, bound, captured and in use
 }
 
@@ -39,6 +39,7 @@ type Addresses struct {
 	rules    bool
 	bound    map[netip.Addr]struct{}
 	captured map[netip.Addr]struct{}
+	left     map[netip.Addr]struct{}
 	used     []netip.Addr
 	counts   AddressCounts
 	fail     func(AddressRequest) error
@@ -87,7 +88,7 @@ func (a *Addresses) ResetCounts() {
 func (a *Addresses) RemoveDevice(context.Context) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.device, a.bound = false, nil
+	a.device, a.bound, a.left = false, nil, nil
 	return nil
 }
 
@@ -163,8 +164,30 @@ func (a *Addresses) Unbind(ctx context.Context, addrs []netip.Addr) []error {
 		if !a.device {
 			return errors.Join(ipvsutil.ErrNoDevice, fs.ErrNotExist)
 		}
+		delete(a.left, addr)
 		return take(a.bound, addr)
 	})
+}
+
+// Leave implements ipvsutil.Addresses.
+func (a *Addresses) Leave(ctx context.Context, addrs []netip.Addr) []error {
+	return a.each(ctx, "leave", &a.counts.Leave, addrs, func(addr netip.Addr) error {
+		if !a.device {
+			return errors.Join(ipvsutil.ErrNoDevice, fs.ErrNotExist)
+		}
+		if _, bound := a.bound[addr]; !bound {
+			return fs.ErrNotExist
+		}
+		_ = put(&a.left, addr) // twice is once
+		return nil
+	})
+}
+
+// Left returns the addresses that Leave was called for and that are still bound, sorted.
+func (a *Addresses) Left() []netip.Addr {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return sorted(a.left)
 }
 
 // Capture implements ipvsutil.Addresses.

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"net/netip"
 	"slices"
+	"sync"
 	"time"
 
 	vnetlink "github.com/vishvananda/netlink"
@@ -30,6 +31,9 @@ type Addresses struct {
 	socket  *netlink.Socket  // addresses and routes, in batches
 	handle  *vnetlink.Handle // links and rules, one at a time
 	sockets *netlink.Socket  // connections of processes
+
+	mu   sync.Mutex
+	left map[netip.Addr]bool // addresses with a route of Leave, until they are unbound
 }
 
 var _ ipvsutil.Addresses = (*Addresses)(nil)
@@ -102,7 +106,12 @@ func (a *Addresses) Unbind(ctx context.Context, addrs []netip.Addr) []error {
 	if a.byRoute {
 		slices.Reverse(ways)
 	}
-	return retryMissing(addrs, ways[0](addrs), ways[1])
+	errs := retryMissing(addrs, ways[0](addrs), ways[1])
+	if left := a.forget(addrs, errs); len(left) > 0 {
+		// A route that stays counts as bound, so that the next listing finds it.
+		_ = a.deleteRoutes(ctx, "unbind", a.bindRoutes(), left)
+	}
+	return errs
 }
 
 // changeAddresses sends one RTM_NEWADDR or RTM_DELADDR an address.
@@ -120,7 +129,7 @@ func (a *Addresses) changeAddresses(ctx context.Context, op string, kind uint16,
 }
 
 // batch sends one request an address, leaves out those that no Service can have, and
-// puts each error, explained, in its place.
+// puts each error, explained, in its place; what is explained away is none.
 func (a *Addresses) batch(ctx context.Context, op string, addrs []netip.Addr, request func(netip.Addr) netlink.Request, explain func(netip.Addr, error) error) []error {
 	var errs []error
 	fail := func(i int, err error) {
@@ -139,8 +148,11 @@ func (a *Addresses) batch(ctx context.Context, op string, addrs []netip.Addr, re
 		requests, places = append(requests, request(addr)), append(places, i)
 	}
 	for n, err := range a.socket.Execute(ctx, requests) {
-		if err != nil {
-			fail(places[n], explain(addrs[places[n]], err))
+		if err == nil {
+			continue
+		}
+		if err = explain(addrs[places[n]], err); err != nil {
+			fail(places[n], err)
 		}
 	}
 	return errs

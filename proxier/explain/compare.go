@@ -158,8 +158,11 @@ func (c *comparison) extraAddress(a netip.Addr, kind, have, means string) {
 	}
 	if kind == "address" && c.desired.Captured(a) {
 		d.Means = "its Service captures it port by port: bound, its owner cannot be reached from this node"
-		if c.observed.TalkedFrom[a] {
+		switch {
+		case c.observed.TalkedFrom[a]:
 			d.Fine, d.Means = true, "stays until the processes of the node that talk from it end their connections"
+		case c.observed.Leaving[a]:
+			d.Fine, d.Means = true, "stays for some seconds, for answers to what processes of the node asked from it"
 		}
 	}
 	c.add(d)

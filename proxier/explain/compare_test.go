@@ -54,6 +54,10 @@ func TestCompare(t *testing.T) {
 			o.Bound[lb.Addr.Addr()] = true
 			o.TalkedFrom = map[netip.Addr]bool{lb.Addr.Addr(): true}
 		}},
+		{"address leaving", func(o *Observed) {
+			o.Bound[lb.Addr.Addr()] = true
+			o.Leaving = map[netip.Addr]bool{lb.Addr.Addr(): true}
+		}},
 		{"route gone", func(o *Observed) { delete(o.Captured, lb.Addr.Addr()) }},
 		{"route strange", func(o *Observed) { o.Captured[addr("203.0.113.99")] = true }},
 		{"policy rule", func(o *Observed) { o.PolicyRules[1] = false }},

@@ -48,9 +48,10 @@ type Observed struct {
 	Device bool
 	// Bound and Captured are those of this proxy.
 	Bound, Captured map[netip.Addr]bool
-	// TalkedFrom are the addresses from which processes of the node have TCP connections.
-	TalkedFrom map[netip.Addr]bool
-	Servers    map[ipvsutil.Key]Server
+	// TalkedFrom are the addresses from which processes of the node have TCP connections
+	// or connected UDP sockets; Leaving those that processes take for nothing new.
+	TalkedFrom, Leaving map[netip.Addr]bool
+	Servers             map[ipvsutil.Key]Server
 	// Members are the entries of our sets with their marks; a set that is missing has
 	// no key.
 	Members map[string]map[ipsetutil.Entry]uint32

@@ -12,14 +12,30 @@ import (
 
 // leaving are addresses that another proxy, or an earlier run of this one, bound and that
 // are only captured now. A process of the node that talks to such an address talks from
-// it: unbound, its connections would be dead. New ones are from the node's own address
-// once it is unbound. So each waits until no process uses it, as a drain does.
+// it: unbound, its connections would be dead, and answers by UDP that are under way lost.
+// So new ones are made from the node's own address first, and then each address waits
+// for answers, and until no process uses it, as a drain does.
 type leaving map[netip.Addr]drain
+
+// answerTime is how long an answer by UDP may be under way: what most resolvers wait for.
+// No socket tells of those that are not connected.
+const answerTime = 5 * time.Second
 
 func (l leaving) next(times *times) {
 	for _, d := range l {
 		times.next(d.check)
 	}
+}
+
+// waiting counts those that wait for answers alone.
+func (l leaving) waiting(now time.Time) int {
+	n := 0
+	for _, d := range l {
+		if now.Before(d.since.Add(answerTime)) {
+			n++
+		}
+	}
+	return n
 }
 
 // lookAtLeaving has addresses looked at that are due, and with them the entries that
@@ -42,30 +58,57 @@ func (r *Reconciler) lookAtLeaving(work *ledger.Touched) {
 // unused returns the addresses to unbind now: those that no process uses, or for longer
 // than a drain may last. What cannot be found out is no reason to keep an address.
 func (r *Reconciler) unused(ctx context.Context, report *Report, addrs []netip.Addr) []netip.Addr {
-	var captured []netip.Addr
-	for _, a := range addrs {
-		if r.wantCaptured(a) && r.config.DrainTimeout != 0 {
-			captured = append(captured, a)
-		}
-	}
-	if len(captured) == 0 {
-		return addrs
-	}
-	used, err := r.doors.Addresses.InUse(ctx, captured)
-	report.count("connection", "list", err)
 	now := time.Now()
-	return slices.DeleteFunc(addrs, func(a netip.Addr) bool {
-		d, known := r.leaving[a]
-		if !known {
-			d.since = now
+	var fresh, captured []netip.Addr
+	for _, a := range addrs {
+		if !r.wantCaptured(a) || r.config.DrainTimeout == 0 {
+			continue
 		}
-		over := r.config.DrainTimeout >= 0 && !now.Before(d.since.Add(r.config.DrainTimeout))
-		if over || !slices.Contains(used, a) {
-			delete(r.leaving, a)
+		if _, known := r.leaving[a]; known {
+			captured = append(captured, a)
+		} else {
+			fresh = append(fresh, a)
+			r.leaving[a] = drain{since: now, check: now.Add(answerTime)}
+		}
+	}
+	r.leave(ctx, report, fresh)
+	var used []netip.Addr
+	if len(captured) > 0 {
+		var err error
+		used, err = r.doors.Addresses.InUse(ctx, captured)
+		report.count("connection", "list", err)
+	}
+	return slices.DeleteFunc(addrs, func(a netip.Addr) bool {
+		d, leaving := r.leaving[a]
+		if !leaving {
 			return false
 		}
-		d.check = now.Add(min(max(r.config.DrainCheck, now.Sub(d.since)/2), longestCheck))
-		r.leaving[a] = d
+		over := r.config.DrainTimeout > 0 && !now.Before(d.since.Add(r.config.DrainTimeout))
+		switch {
+		case !over && now.Before(d.since.Add(answerTime)):
+		case over || !slices.Contains(used, a):
+			delete(r.leaving, a)
+			return false
+		default:
+			d.check = now.Add(min(max(r.config.DrainCheck, now.Sub(d.since)/2), longestCheck))
+			r.leaving[a] = d
+		}
 		return true
 	})
+}
+
+// leave has processes ask the addresses from the node's own from now on. Where that
+// fails, some answer may be lost when the address goes.
+func (r *Reconciler) leave(ctx context.Context, report *Report, addrs []netip.Addr) {
+	if len(addrs) == 0 {
+		return
+	}
+	errs := r.doors.Addresses.Leave(ctx, addrs)
+	for i := range addrs {
+		var err error
+		if errs != nil {
+			err = errs[i]
+		}
+		report.count("address", "update", err)
+	}
 }

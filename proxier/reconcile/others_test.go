@@ -128,7 +128,7 @@ func TestAddressThatProcessesTalkFrom(t *testing.T) {
 		ends  time.Duration // when the process ends
 		stays time.Duration // how long the address stays at least
 	}{
-		{"not used", 15 * time.Minute, 0, 0},
+		{"not used", 15 * time.Minute, 0, answerTime},
 		{"until the process ends", 15 * time.Minute, time.Minute, time.Minute},
 		{"until the deadline", 15 * time.Minute, time.Hour, 15 * time.Minute},
 		{"no drain", 0, time.Hour, 0},
@@ -164,6 +164,12 @@ func TestAddressThatProcessesTalkFrom(t *testing.T) {
 					if !slices.Contains(bound, s.LoadBalancerIPs[0]) {
 						gone = time.Since(began)
 						break
+					}
+					if left := w.addresses.Left(); !slices.Equal(left, s.LoadBalancerIPs) {
+						t.Fatalf("processes go on to take the address: all but %v", left)
+					}
+					if want := time.Since(began) < answerTime; (report.Leaving == 1) != want {
+						t.Fatalf("waits for answers: %d, want %v", report.Leaving, want)
 					}
 					if report.Draining != 1 || report.RetryIn <= 0 {
 						t.Fatalf("nothing waits for the address: %+v", report)

@@ -46,6 +46,8 @@ type Report struct {
 	// Draining counts real servers that wait for their connections to end, Lingering
 	// the virtual servers that wait for that and that nobody claims any more.
 	Draining, Lingering int
+	// Leaving counts the addresses that are about to be unbound and wait for answers.
+	Leaving int
 	// RetryIn is the time until the next round should run; zero when nothing waits.
 	RetryIn time.Duration
 }
@@ -208,6 +210,7 @@ func (r *Reconciler) finish(report *Report) Report {
 	if !times.at.IsZero() {
 		report.RetryIn = max(times.at.Sub(now), time.Millisecond)
 	}
+	report.Leaving = r.leaving.waiting(time.Now())
 	report.Draining, report.Lingering = r.drains.len()+len(r.leaving), len(r.lingers.servers)
 	r.settled = r.settled || report.Pending == 0
 	r.rests = r.known && report.Pending == 0 && !r.doubts.any()
