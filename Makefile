@@ -35,7 +35,7 @@ peers: build ## the real kube-proxy, kube-apiserver, kubectl and etcd, from sour
 	go test -count=1 -tags peers -run InCluster -v ./cmd/kube-ipvs-bench
 	cd e2e/deploy/render && go vet .
 	go test -count=1 -tags peers -timeout 40m -v ./e2e/deploy
-	PROXY=api go run ./e2e/run -timeout 60m ./e2e/packets
+	PROXY=api go run ./e2e/run -timeout 90m ./e2e/packets
 	go run ./e2e/run -peers -v -timeout 60m ./e2e/takeover
 
 test: lint unit e2e ## everything
