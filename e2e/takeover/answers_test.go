@@ -127,7 +127,7 @@ func asks(h *testbed.Host, to netip.AddrPort) (c net.Conn, err error) {
 
 // answered waits for the answer to a question.
 func answered(c net.Conn) error {
-	if err := c.SetReadDeadline(time.Now().Add(late + 3*answerLimit)); err != nil {
+	if err := c.SetReadDeadline(time.Now().Add(late + answerLimit)); err != nil {
 		return err
 	}
 	n, err := c.Read(make([]byte, 8))

@@ -59,11 +59,12 @@ type event struct {
 }
 
 // Pauses and limits. A connection may lose its first packet twice; a datagram that is
-// lost is lost. All are long, since the machine may be an emulated one.
+// lost is lost. All are long, since the machine may be an emulated one: on a busy host
+// answers come that were under way for five seconds.
 const (
 	pause        = time.Second
 	connectLimit = 15 * time.Second
-	answerLimit  = 3 * time.Second
+	answerLimit  = 10 * time.Second
 	streamLimit  = 30 * time.Second
 )
 
