@@ -144,11 +144,13 @@ func (j *Lab) Close() error { return errors.Join(j.Lab.Close(), j.close()) }
 
 func (j *Lab) close() error {
 	var err error
+	if j.mirror != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		err = j.mirror.close(ctx)
+	}
 	for _, r := range j.relays {
 		err = errors.Join(err, r.Close())
-	}
-	if j.mirror != nil {
-		j.mirror.close()
 	}
 	if j.cluster != nil {
 		err = errors.Join(err, j.cluster.Close())

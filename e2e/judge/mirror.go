@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
@@ -68,9 +70,11 @@ func (m *mirror) follow(ctx context.Context) {
 	}
 }
 
-func (m *mirror) close() {
+// close also takes the objects out of the API: another lab may ask the same one.
+func (m *mirror) close(ctx context.Context) error {
 	m.stop()
 	<-m.done
+	return m.api.Delete(ctx, slices.AppendSeq(m.canary.objects(), maps.Values(m.objects))...)
 }
 
 // state is a revision of the folder and the canary that came after it.
