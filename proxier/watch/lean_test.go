@@ -34,7 +34,7 @@ func leanSamples(t *testing.T, s runtime.Serializer) map[string][]byte {
 	port, name := int32(80), "http"
 	meta := metav1.ObjectMeta{
 		Namespace: "shop", Name: "web", UID: "u", ResourceVersion: "7", Labels: map[string]string{"a": "b"},
-		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m", FieldsV1: &metav1.FieldsV1{Raw: []byte("{}")}}},
+		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m", FieldsV1: metav1.NewFieldsV1("{}")}},
 	}
 	out := map[string][]byte{}
 	for name, object := range map[string]runtime.Object{
