@@ -17,6 +17,10 @@ const getInfo = 64 + 1024 + 64 + 1
 func (k *IPVS) CountIPv4(context.Context) (int, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	return k.countIPv4()
+}
+
+func (k *IPVS) countIPv4() (int, error) {
 	var info [3]uint32 // version, size of the table of connections, servers
 	size := uint32(unsafe.Sizeof(info))
 	_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(k.counter), unix.SOL_IP, getInfo,

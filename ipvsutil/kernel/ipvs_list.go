@@ -11,7 +11,9 @@ import (
 // VirtualServers implements ipvsutil.IPVS; the list is sorted by key. The kernel
 // gives long lists in parts, and when another program changes servers between two
 // parts some are missing or there twice, without a sign. So the list is read until
-// two in a row are equal; netlink.ErrInterrupted when that does not happen.
+// two in a row are equal, with as many servers of IPv4 as the kernel counts: one that
+// changes without pause can hide the same ones twice. netlink.ErrInterrupted when that
+// does not happen.
 func (k *IPVS) VirtualServers(ctx context.Context) ([]ipvsutil.VirtualServer, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -19,7 +21,8 @@ func (k *IPVS) VirtualServers(ctx context.Context) ([]ipvsutil.VirtualServer, er
 	for try := 0; err == nil && try < dumpTries; try++ {
 		var now []ipvsutil.VirtualServer
 		now, err = k.virtualServers(ctx)
-		if err == nil && slices.Equal(before, now) && unique(now) {
+		// A kernel that counted otherwise must not end all listing: the last one needs no count.
+		if err == nil && slices.Equal(before, now) && unique(now) && (try == dumpTries-1 || k.asCounted(now)) {
 			return now, nil
 		}
 		before = now
@@ -43,6 +46,18 @@ func (k *IPVS) virtualServers(ctx context.Context) ([]ipvsutil.VirtualServer, er
 	})
 	slices.SortFunc(list, func(a, b ipvsutil.VirtualServer) int { return a.Key.Compare(b.Key) })
 	return list, err
+}
+
+// asCounted reports that the list has as many servers of IPv4 as the kernel counts, or
+// that it does not count them.
+func (k *IPVS) asCounted(list []ipvsutil.VirtualServer) bool {
+	count, err := k.countIPv4()
+	for _, v := range list {
+		if !v.Key.IsIPv6() {
+			count--
+		}
+	}
+	return err != nil || count == 0
 }
 
 // unique reports that no key is there twice in the sorted list.
