@@ -62,20 +62,9 @@ func parseAddress(body []byte, family uint8, index int) (netip.Addr, bool, error
 	if body[0] != family || binary.NativeEndian.Uint32(body[4:]) != uint32(index) {
 		return netip.Addr{}, false, nil
 	}
-	var local, address netip.Addr
-	for attr, err := range netlink.Parse(body[unix.SizeofIfAddrmsg:]) {
-		if err != nil {
-			return netip.Addr{}, false, fmt.Errorf("address message: %w", err)
-		}
-		switch attr.Type {
-		case unix.IFA_LOCAL:
-			local, _ = netip.AddrFromSlice(attr.Data)
-		case unix.IFA_ADDRESS:
-			address, _ = netip.AddrFromSlice(attr.Data)
-		}
-	}
-	if local.IsValid() { // of a point-to-point address, IFA_ADDRESS is the peer
-		address = local
+	address, err := netlink.InterfaceAddress(body)
+	if err != nil {
+		return netip.Addr{}, false, err
 	}
 	ok := int(body[1]) == address.BitLen() && ipvsutil.CheckAddress(address) == nil
 	return address, ok, nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"net/netip"
 
 	"golang.org/x/sys/unix"
@@ -127,15 +126,9 @@ func (a *Addresses) ownAddress(ctx context.Context, family uint8, device int) (o
 		if index == device || index == loopbackIndex || body[2]&unfit != 0 || body[3] != unix.RT_SCOPE_UNIVERSE {
 			return nil
 		}
-		for attr, err := range netlink.Parse(body[unix.SizeofIfAddrmsg:]) {
-			if err != nil {
-				return fmt.Errorf("address message: %w", err)
-			}
-			if attr.Type == unix.IFA_LOCAL || attr.Type == unix.IFA_ADDRESS && !own.IsValid() {
-				own, _ = netip.AddrFromSlice(attr.Data)
-			}
-		}
-		return nil
+		addr, err := netlink.InterfaceAddress(body)
+		own = addr
+		return err
 	})
 	if errors.Is(err, netlink.ErrInterrupted) || family == unix.AF_INET6 && isNoIPv6(err) {
 		err = nil // what came is there

@@ -116,9 +116,9 @@ func (n *Node) list(ctx context.Context) ([]netip.Addr, error) {
 		if len(body) < unix.SizeofIfAddrmsg || int(nl.DeserializeIfAddrmsg(body).Index) == own {
 			return nil
 		}
-		addr, err := addressIn(body)
+		addr, err := netlink.InterfaceAddress(body)
 		if addr.IsValid() {
-			addrs = append(addrs, addr)
+			addrs = append(addrs, addr.Unmap())
 		}
 		return err
 	})
@@ -130,22 +130,6 @@ func (n *Node) list(ctx context.Context) ([]netip.Addr, error) {
 	}
 	slices.SortFunc(addrs, netip.Addr.Compare)
 	return slices.Compact(addrs), nil
-}
-
-// addressIn reads the node's own address out of a message; on a point-to-point device the
-// other one is the peer's. It is not valid where there is none.
-func addressIn(message []byte) (addr netip.Addr, err error) {
-	for a, err := range netlink.Parse(message[unix.SizeofIfAddrmsg:]) {
-		if err != nil {
-			return netip.Addr{}, err
-		}
-		if a.Type == unix.IFA_LOCAL || a.Type == unix.IFA_ADDRESS && !addr.IsValid() {
-			if read, ok := netip.AddrFromSlice(a.Data); ok {
-				addr = read.Unmap()
-			}
-		}
-	}
-	return addr, nil
 }
 
 // ownDevice returns the index of the device of the bound addresses, zero when it is missing.
